@@ -1,0 +1,117 @@
+"""The project's build rules: warnings, layering and test sizes in one place."""
+
+_COPTS = [
+    "-Wall",
+    "-Wextra",
+    "-Wimplicit-fallthrough",
+    "-Wnon-virtual-dtor",
+    "-Woverloaded-virtual",
+    "-Wshadow",
+    "-Wthread-safety",
+    "-Wunused",
+    "-Werror",
+    "-Wno-error=deprecated-declarations",
+    "-fstack-protector-strong",
+]
+
+_LINKOPTS = [
+    "-Wl,-z,relro,-z,now",
+]
+
+def ferry_cc_library(name, copts = [], **kwargs):
+    """A library of the project. One target per header."""
+    native.cc_library(
+        name = name,
+        copts = _COPTS + copts,
+        **kwargs
+    )
+
+def ferry_cc_binary(name, copts = [], linkopts = [], **kwargs):
+    """A program of the project."""
+    native.cc_binary(
+        name = name,
+        copts = _COPTS + copts,
+        linkopts = _LINKOPTS + linkopts,
+        **kwargs
+    )
+
+def ferry_cc_test(name, copts = [], deps = [], size = "small", **kwargs):
+    """A GoogleTest test with gtest's main.
+
+    Tests of processes (that start ferryd or workers) add `tags = ["cpu:2"]`.
+    """
+    native.cc_test(
+        name = name,
+        size = size,
+        copts = _COPTS + copts,
+        deps = deps + ["@system//:gtest_main"],
+        **kwargs
+    )
+
+def ferry_proto_library(name, srcs, deps = [], services = [], visibility = None):
+    """C++ classes of .proto files, under their canonical names.
+
+    The project's proto root is //proto: sources lie below it and generated
+    headers are included as "ferry/v1/job.pb.h". Linked whole, so that
+    reflection can describe every message.
+
+    Args:
+      name: the library.
+      srcs: .proto files of this package, or labels of the same.
+      deps: other ferry_proto_library targets.
+      services: those of the files that hold gRPC services.
+      visibility: as everywhere.
+    """
+    _proto_library(name, srcs, "proto", srcs, deps, services, visibility)
+
+def imported_proto_library(name, root, files, srcs, deps = [], services = [], visibility = None):
+    """As ferry_proto_library, for .proto files of another project.
+
+    Args:
+      name: the library.
+      root: the directory, relative to the execution root, or absolute, that
+        the files' canonical names start at.
+      files: canonical names.
+      srcs: labels that hold the files.
+      deps: other ferry_proto_library targets.
+      services: those of the files that hold gRPC services.
+      visibility: as everywhere.
+    """
+    _proto_library(name, files, root, srcs, deps, services, visibility)
+
+def _proto_library(name, files, root, srcs, deps, services, visibility):
+    headers = []
+    sources = []
+    protoc = "/usr/bin/protoc -Iproto -Iexternal/wheels -I" + root
+    for file in files:
+        stem = file[:-len(".proto")]
+        headers.append(stem + ".pb.h")
+        sources.append(stem + ".pb.cc")
+        if file in services:
+            headers.append(stem + ".grpc.pb.h")
+            sources.append(stem + ".grpc.pb.cc")
+    commands = [" ".join([protoc, "--cpp_out=$(RULEDIR)"] + files)]
+    if services:
+        commands.append(" ".join([
+            protoc,
+            "--plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin",
+            "--grpc_out=$(RULEDIR)",
+        ] + services))
+    native.genrule(
+        name = name + "_gen",
+        srcs = srcs + ["//proto:all_protos"],
+        outs = headers + sources,
+        cmd = " && ".join(commands),
+        visibility = ["//visibility:private"],
+    )
+    native.cc_library(
+        name = name,
+        srcs = sources,
+        hdrs = headers,
+        # Generated code is no business of our warnings.
+        copts = ["-w"],
+        includes = ["."],
+        visibility = visibility,
+        alwayslink = True,
+        deps = deps + ["@system//:grpc++" if services else "@system//:protobuf"],
+    )

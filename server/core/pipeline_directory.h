@@ -1,0 +1,55 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ferry/v1/pipeline.pb.h"
+#include "platform/base/mutex.h"
+
+namespace ferry {
+
+// What is known of every configured pipeline: the one place that holds
+// v1::Pipeline messages.
+//
+// The supervisor writes it; validation, PipelineService and health read it.
+// The first configured pipeline is the default one.
+//
+// Threads: thread-safe. Listeners run on the writer's thread, one after the
+//   other, in the order of the changes, without the lock held.
+class PipelineDirectory {
+ public:
+  using Listener = std::function<void(const v1::Pipeline& pipeline)>;
+
+  // Adds a pipeline that must not exist yet, in STATE_LOADING.
+  // `name` is the resource name, `pipelines/{pipeline}`.
+  void add(const std::string& name) EXCLUDES_LOCK(mutex_);
+
+  // Changes one pipeline under the lock and then tells the listeners.
+  // REQUIRES: `name` was added.
+  void update(const std::string& name,
+              const std::function<void(v1::Pipeline& pipeline)>& change)
+      EXCLUDES_LOCK(mutex_);
+
+  // Returns the pipeline, or nothing. Empty: the default one.
+  std::optional<v1::Pipeline> find(const std::string& name) const
+      EXCLUDES_LOCK(mutex_);
+
+  // All pipelines, by name.
+  std::vector<v1::Pipeline> list() const EXCLUDES_LOCK(mutex_);
+
+  // REQUIRES: before the first update().
+  void add_listener(Listener listener) EXCLUDES_LOCK(mutex_);
+
+ private:
+  mutable Mutex mutex_;
+  // Serialises update() and its listeners. Taken before mutex_.
+  Mutex update_mutex_;
+  std::map<std::string, v1::Pipeline> pipelines_ GUARDED_BY(mutex_);
+  std::string default_name_ GUARDED_BY(mutex_);
+  std::vector<Listener> listeners_ GUARDED_BY(mutex_);
+};
+
+}  // namespace ferry

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ferry/v1/job.pb.h"
+#include "ferry/v1/job_event.pb.h"
+#include "ferry/worker/v1/worker_service.pb.h"
+
+namespace ferry {
+
+// Takes the events of a generation that runs on a rank. Called on the thread
+// that called Rank::run; must not block on a client.
+class RankEvents {
+ public:
+  virtual ~RankEvents() = default;
+
+  virtual void on_progress(v1::Progress progress) = 0;
+  virtual void on_preview(v1::Preview preview) = 0;
+  // A piece of an output, in order of index and offset.
+  virtual void on_output_chunk(v1::OutputChunk chunk) = 0;
+};
+
+// One rank of a worker group that is ready: what the scheduler may ask of it.
+//
+// Implemented by server/supervisor over gRPC. Thread-safe.
+class Rank {
+ public:
+  virtual ~Rank() = default;
+
+  // Runs one generation and blocks until it has ended. When the process or
+  // its group is lost: UNAVAILABLE with reason WORKER_LOST. Errors of the
+  // worker come through as they are.
+  // REQUIRES: no other run() of this rank is in progress.
+  virtual absl::StatusOr<worker::v1::GenerationSummary> run(
+      const worker::v1::RunGenerationRequest& request, RankEvents& events) = 0;
+
+  // Asks the running generation, if any, to end at its next step; its run()
+  // returns CANCELLED then. Returns at once.
+  virtual void cancel() = 0;
+};
+
+}  // namespace ferry
