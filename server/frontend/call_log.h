@@ -38,9 +38,8 @@ class CallLog {
   // Runs `handler` on the calling thread. `method` is a literal,
   // `package.Service/Method`. `level` is that of the call's line; probes take
   // kDebug.
-  grpc::Status run(absl::string_view method,
-                   const grpc::ServerContext& context, const Handler& handler,
-                   LogLevel level = LogLevel::kInfo);
+  grpc::Status run(absl::string_view method, const grpc::ServerContext& context,
+                   const Handler& handler, LogLevel level = LogLevel::kInfo);
 
   // Calls that have ended, and those of them that ended with an error.
   int64_t finished() const { return finished_; }

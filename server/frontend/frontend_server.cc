@@ -40,8 +40,7 @@ std::vector<std::string> service_names() {
 
 int milliseconds(absl::Duration duration) {
   constexpr int64_t kMost = 0x7fffffff;
-  return static_cast<int>(
-      std::min(absl::ToInt64Milliseconds(duration), kMost));
+  return static_cast<int>(std::min(absl::ToInt64Milliseconds(duration), kMost));
 }
 
 void configure(const DaemonConfig& config, int max_threads,

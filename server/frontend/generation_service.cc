@@ -102,9 +102,8 @@ grpc::Status GenerationServiceImpl::DeleteJob(grpc::ServerContext* context,
 
 grpc::Status GenerationServiceImpl::refuse(grpc::ServerContext* context,
                                            absl::string_view method) {
-  return calls_->run(method, *context, [&](CallNotes&) {
-    return method_not_supported(method);
-  });
+  return calls_->run(method, *context,
+                     [&](CallNotes&) { return method_not_supported(method); });
 }
 
 }  // namespace ferry

@@ -18,7 +18,7 @@ HealthCheckResponse to_response(HealthBoard::Status status) {
   HealthCheckResponse response;
   response.set_status(!status.has_value() ? HealthCheckResponse::SERVICE_UNKNOWN
                       : *status           ? HealthCheckResponse::SERVING
-                                : HealthCheckResponse::NOT_SERVING);
+                                          : HealthCheckResponse::NOT_SERVING);
   return response;
 }
 

@@ -38,7 +38,8 @@ absl::Status try_unix(absl::string_view address) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return cannot_listen(address, strerror(errno));
   const auto close_fd = absl::MakeCleanup([fd] { close(fd); });
-  if (connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0) {
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) ==
+      0) {
     return cannot_listen(address, "another server answers there");
   }
   return absl::OkStatus();

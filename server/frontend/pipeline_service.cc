@@ -81,9 +81,8 @@ grpc::Status PipelineServiceImpl::LoadPipeline(grpc::ServerContext* context,
                                                const v1::LoadPipelineRequest*,
                                                v1::LoadPipelineResponse*) {
   constexpr absl::string_view kMethod = "ferry.v1.PipelineService/LoadPipeline";
-  return calls_->run(kMethod, *context, [&](CallNotes&) {
-    return method_not_supported(kMethod);
-  });
+  return calls_->run(kMethod, *context,
+                     [&](CallNotes&) { return method_not_supported(kMethod); });
 }
 
 grpc::Status PipelineServiceImpl::UnloadPipeline(
@@ -91,9 +90,8 @@ grpc::Status PipelineServiceImpl::UnloadPipeline(
     v1::UnloadPipelineResponse*) {
   constexpr absl::string_view kMethod =
       "ferry.v1.PipelineService/UnloadPipeline";
-  return calls_->run(kMethod, *context, [&](CallNotes&) {
-    return method_not_supported(kMethod);
-  });
+  return calls_->run(kMethod, *context,
+                     [&](CallNotes&) { return method_not_supported(kMethod); });
 }
 
 }  // namespace ferry

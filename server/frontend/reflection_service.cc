@@ -80,8 +80,8 @@ ReflectionService::ReflectionService(std::vector<std::string> services,
 
 grpc::Status ReflectionService::ServerReflectionInfo(
     grpc::ServerContext* context,
-    grpc::ServerReaderWriter<ServerReflectionResponse,
-                             ServerReflectionRequest>* stream) {
+    grpc::ServerReaderWriter<ServerReflectionResponse, ServerReflectionRequest>*
+        stream) {
   const auto handler = [&](CallNotes&) -> absl::Status {
     const StreamLimiter::Ticket ticket = streams_->enter();
     if (!ticket) return too_many_streams(streams_->limit(), absl::Seconds(1));
@@ -93,8 +93,8 @@ grpc::Status ReflectionService::ServerReflectionInfo(
     return absl::OkStatus();
   };
   return calls_->run(
-      "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-      *context, handler, LogLevel::kDebug);
+      "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", *context,
+      handler, LogLevel::kDebug);
 }
 
 ServerReflectionResponse ReflectionService::answer(
@@ -109,9 +109,8 @@ ServerReflectionResponse ReflectionService::answer(
                request.file_by_filename(), sent, &response);
       break;
     case ServerReflectionRequest::kFileContainingSymbol:
-      set_file(
-          pool->FindFileContainingSymbol(request.file_containing_symbol()),
-          request.file_containing_symbol(), sent, &response);
+      set_file(pool->FindFileContainingSymbol(request.file_containing_symbol()),
+               request.file_containing_symbol(), sent, &response);
       break;
     case ServerReflectionRequest::kFileContainingExtension:
       set_file(find_extension_file(request.file_containing_extension()),
