@@ -3,16 +3,15 @@
 #include <netdb.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <memory>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "platform/os/unique_fd.h"
 
 namespace ferry {
 namespace {
@@ -35,11 +34,10 @@ absl::Status try_unix(absl::string_view address) {
                                       sizeof(name.sun_path) - 1, " bytes"));
   }
   std::memcpy(name.sun_path, path.data(), path.size());
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return cannot_listen(address, strerror(errno));
-  const auto close_fd = absl::MakeCleanup([fd] { close(fd); });
-  if (connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) ==
-      0) {
+  const UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return cannot_listen(address, strerror(errno));
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&name),
+              sizeof(name)) == 0) {
     return cannot_listen(address, "another server answers there");
   }
   return absl::OkStatus();
@@ -61,13 +59,13 @@ absl::Status try_tcp(absl::string_view address) {
   if (error != 0) return cannot_listen(address, gai_strerror(error));
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> list(found,
                                                             freeaddrinfo);
-  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return cannot_listen(address, strerror(errno));
-  const auto close_fd = absl::MakeCleanup([fd] { close(fd); });
+  const UniqueFd fd(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return cannot_listen(address, strerror(errno));
   // As gRPC does: a port in TIME_WAIT is free.
   const int on = 1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, 1) != 0) {
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (bind(fd.get(), found->ai_addr, found->ai_addrlen) != 0 ||
+      listen(fd.get(), 1) != 0) {
     return cannot_listen(address, strerror(errno));
   }
   return absl::OkStatus();
