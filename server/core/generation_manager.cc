@@ -3,12 +3,20 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "platform/base/error_info.h"
 #include "platform/base/status_macros.h"
 #include "server/core/errors.h"
 #include "server/core/rank_run.h"
 
 namespace ferry {
+namespace {
+
+bool is_worker_lost(const absl::Status& status) {
+  const std::optional<ErrorInfo> info = get_error_info(status);
+  return info.has_value() && info->reason == "WORKER_LOST";
+}
+
+}  // namespace
 
 GenerationManager::Options GenerationManager::options_from(
     const DaemonConfig& config) {
@@ -249,7 +257,8 @@ std::shared_ptr<Job> GenerationManager::next_job(const std::string& pipeline,
   MutexLock lock(&mutex_);
   for (;;) {
     if (worker.stopping) return nullptr;
-    std::shared_ptr<Job> job = state_locked(pipeline).queue.pop();
+    std::shared_ptr<Job> job =
+        worker.lost ? nullptr : state_locked(pipeline).queue.pop();
     if (job == nullptr) {
       changed_.wait(&mutex_);
     } else if (job->start()) {
@@ -279,8 +288,16 @@ void GenerationManager::run_job(const std::shared_ptr<Job>& job,
   if (status.ok()) {
     run_times_.add(job->effective_spec(), clock_.monotonic() - started);
   }
+  if (is_worker_lost(result.status())) {
+    // The group is one unit of failure: its other ranks are gone as well.
+    for (const auto& other : state_locked(job->pipeline()).workers) {
+      other->lost = true;
+      other->idle = false;
+    }
+    worker.lost = true;
+  }
   running_.erase(job.get());
-  worker.idle = true;
+  worker.idle = !worker.lost;
   finish_locked(*job, status);
   changed_.notify_all();
 }

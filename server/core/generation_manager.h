@@ -118,6 +118,8 @@ class GenerationManager {
     std::thread thread;
     // Takes a job as soon as there is one.
     bool idle = true;
+    // Its group was lost: it takes no job and waits for remove_rank().
+    bool lost = false;
     bool stopping = false;
   };
   struct PipelineState {
