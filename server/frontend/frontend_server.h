@@ -57,6 +57,8 @@ class FrontendServer {
   const std::string& health_address() const { return health_address_; }
 
   const CallLog& calls() const { return calls_; }
+  // Generate calls that are open now.
+  int generate_streams() const { return generate_streams_.open(); }
 
   // Closes the ports, waits up to `grace` for the calls to end, cancels the
   // rest and blocks until no handler runs: longer than `grace` when one ignores
