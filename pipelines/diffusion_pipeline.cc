@@ -1,9 +1,11 @@
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "pipelines/generation.h"
+#include "pipelines/generation_observer.h"
 #include "pipelines/package.h"
 #include "pipelines/pipeline.h"
 #include "pipelines/schedulers/load_noise_scheduler.h"

@@ -2,7 +2,9 @@
 
 #include <torch/csrc/jit/api/module.h>
 
-#include "pipelines/testing/tiny_pipeline.h"
+#include <memory>
+
+#include "pipelines/testing/tiny_pipeline_options.h"
 
 namespace ferry {
 
