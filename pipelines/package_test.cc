@@ -78,8 +78,7 @@ TEST_F(PackageTest, UnknownFieldsAreErrorsWithTheirPlace) {
       load(absl::StrCat("version: \"1\"\n  verison: \"1\"\n", kManifest))
           .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(absl::StartsWith(status.message(), "ferry.txtpb:2:"))
-      << status;
+  EXPECT_TRUE(absl::StartsWith(status.message(), "ferry.txtpb:2:")) << status;
   EXPECT_TRUE(absl::StrContains(status.message(), "verison")) << status;
 }
 
@@ -136,12 +135,12 @@ TEST_F(PackageTest, DefaultsLieWithinTheLimits) {
   EXPECT_TRUE(absl::StrContains(
       error_with("num_inference_steps: 4", "num_inference_steps: 201"),
       "defaults.num_inference_steps: must be 1 to 200, is 201"));
-  EXPECT_TRUE(absl::StrContains(
-      error_with("guidance_scale: 3", "guidance_scale: 51"),
-      "defaults.guidance_scale: must be 0 to 50, is 51"));
-  EXPECT_TRUE(absl::StrContains(
-      error_with("guidance_scale: 3", "guidance_scale: nan"),
-      "defaults.guidance_scale: must be 0 to 50"));
+  EXPECT_TRUE(
+      absl::StrContains(error_with("guidance_scale: 3", "guidance_scale: 51"),
+                        "defaults.guidance_scale: must be 0 to 50, is 51"));
+  EXPECT_TRUE(
+      absl::StrContains(error_with("guidance_scale: 3", "guidance_scale: nan"),
+                        "defaults.guidance_scale: must be 0 to 50"));
 }
 
 TEST_F(PackageTest, NoGuidanceMeansNoScale) {
@@ -153,9 +152,9 @@ TEST_F(PackageTest, NoGuidanceMeansNoScale) {
 TEST_F(PackageTest, ChecksTokenizers) {
   EXPECT_TRUE(absl::StrContains(error_with("KIND_SENTENCEPIECE", "0"),
                                 "tokenizers[0].kind: "));
-  EXPECT_TRUE(absl::StrContains(
-      error_with("max_length: 16", "max_length: 0"),
-      "tokenizers[0].max_length: must be 1 to 65536, is 0"));
+  EXPECT_TRUE(
+      absl::StrContains(error_with("max_length: 16", "max_length: 0"),
+                        "tokenizers[0].max_length: must be 1 to 65536, is 0"));
   EXPECT_TRUE(absl::StrContains(
       error_with("max_images: 4", "max_images: 4 max_sequence_length: 9"),
       "limits.max_sequence_length: must be unset, or the shortest max_length "

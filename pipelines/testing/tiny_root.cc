@@ -54,9 +54,9 @@ Module make_module(const Unit& unit, const std::string& name) {
 
 void add_names(Module& module, const std::string& attribute,
                const std::vector<std::string>& names) {
-  module.register_attribute(attribute, c10::ListType::ofStrings(),
-                            c10::List<std::string>(
-                                c10::ArrayRef<std::string>(names)));
+  module.register_attribute(
+      attribute, c10::ListType::ofStrings(),
+      c10::List<std::string>(c10::ArrayRef<std::string>(names)));
 }
 
 using BlockAttributes = std::map<std::string, std::vector<std::string>>;
@@ -65,13 +65,12 @@ void add_block_attributes(Module& module, const std::string& attribute,
                           const BlockAttributes& attributes) {
   c10::Dict<std::string, c10::List<std::string>> dict;
   for (const auto& [path, names] : attributes) {
-    dict.insert(path, c10::List<std::string>(
-                          c10::ArrayRef<std::string>(names)));
+    dict.insert(path,
+                c10::List<std::string>(c10::ArrayRef<std::string>(names)));
   }
   module.register_attribute(
       attribute,
-      c10::DictType::create(c10::StringType::get(),
-                            c10::ListType::ofStrings()),
+      c10::DictType::create(c10::StringType::get(), c10::ListType::ofStrings()),
       dict);
 }
 
@@ -93,9 +92,9 @@ Module make_scripted_block(const Unit& unit, bool forking) {
       return block;
     }
   }
-  Module block(c10::QualifiedName(forking ? "__torch__.tiny.ForkingBlock"
-                                          : kBlockType),
-               unit, /*shouldMangle=*/false);
+  Module block(
+      c10::QualifiedName(forking ? "__torch__.tiny.ForkingBlock" : kBlockType),
+      unit, /*shouldMangle=*/false);
   register_block_state(block);
   block.define(R"(
 def mix(self, x):
@@ -132,14 +131,13 @@ void add_traced_method(const Unit& unit, Module& block,
   const auto traced = torch::jit::tracer::trace(
       {x, t},
       [&](torch::jit::Stack inputs) {
-        return torch::jit::Stack{traced_forward(block, inputs[0].toTensor(),
-                                                inputs[1].toTensor())};
+        return torch::jit::Stack{
+            traced_forward(block, inputs[0].toTensor(), inputs[1].toTensor())};
       },
       [](const torch::autograd::Variable&) { return std::string(); },
       /*strict=*/true, /*force_outplace=*/false, &block, {"x", "t"});
-  block.type()->addMethod(
-      unit->create_function(c10::QualifiedName(*block.type()->name(), name),
-                            traced.first->graph));
+  block.type()->addMethod(unit->create_function(
+      c10::QualifiedName(*block.type()->name(), name), traced.first->graph));
 }
 
 Module make_container(const Unit& unit, const std::vector<Module>& modules) {
@@ -163,8 +161,8 @@ std::string run_blocks(int blocks) {
 Module make_dit(const Unit& unit, const TinyPipelineOptions& options) {
   std::vector<Module> blocks;
   for (int i = 0; i < options.blocks; ++i) {
-    blocks.push_back(make_tiny_block(unit, options.traced,
-                                     options.forking_block && i == 0));
+    blocks.push_back(
+        make_tiny_block(unit, options.traced, options.forking_block && i == 0));
   }
   Module dit = make_module(unit, "Transformer");
   dit.register_module("blocks", make_container(unit, blocks));
@@ -186,11 +184,11 @@ def forward(self, latents, timestep, text):
 
 Module make_text_encoder(const Unit& unit, bool attention_mask) {
   Module encoder = make_module(unit, "TextEncoder");
-  encoder.register_parameter("table",
-                             weights({kTinyVocabulary, kTinyWidth}, 1), false);
-  encoder.register_module(
-      "blocks", make_container(unit, {make_tiny_block(unit, false),
-                                      make_tiny_block(unit, false)}));
+  encoder.register_parameter("table", weights({kTinyVocabulary, kTinyWidth}, 1),
+                             false);
+  encoder.register_module("blocks",
+                          make_container(unit, {make_tiny_block(unit, false),
+                                                make_tiny_block(unit, false)}));
   const std::string pool = attention_mask ? R"(
     m = mask.to(x.dtype).unsqueeze(2)
     return (x * m).sum(1) / m.sum(1)
@@ -283,8 +281,9 @@ def denoise(self, latents, timestep, conditioning: Dict[str, Tensor]):
   }
   absl::StrAppend(&code, "    if level < ", options.nan_below_timestep,
                   ":\n        out = out * float(\"nan\")\n");
-  absl::StrAppend(&code, "    if level < ", options.raise_below_timestep,
-                  ":\n        out = torch.matmul(self.identity, self.identity[:3])\n");
+  absl::StrAppend(
+      &code, "    if level < ", options.raise_below_timestep,
+      ":\n        out = torch.matmul(self.identity, self.identity[:3])\n");
   return code + "    return out\n";
 }
 
@@ -317,9 +316,10 @@ Module make_tiny_root(const TinyPipelineOptions& options) {
       options.attention_mask ? "input_ids, attention_mask" : "input_ids";
   const std::vector<std::pair<std::string, std::string>> methods = {
       {"encode_prompt",
-       absl::Substitute("def encode_prompt(self, $0) -> Dict[str, Tensor]:\n"
-                        "    return {\"text\": self.text_encoder.forward($0)}\n",
-                        inputs)},
+       absl::Substitute(
+           "def encode_prompt(self, $0) -> Dict[str, Tensor]:\n"
+           "    return {\"text\": self.text_encoder.forward($0)}\n",
+           inputs)},
       {"denoise", denoise_source(options)},
       {"decode",
        "def decode(self, latents):\n    return self.vae.forward(latents)\n"},

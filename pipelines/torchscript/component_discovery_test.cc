@@ -43,11 +43,10 @@ TEST(ComponentDiscovery, FollowsTheDeclarations) {
   options.dits = 2;
   const auto discovery = discover_components(make_tiny_root(options));
   ASSERT_TRUE(discovery.ok()) << discovery.status();
-  EXPECT_EQ(summarize(*discovery),
-            (std::vector<std::string>{"dit transformer: 3",
-                                      "dit transformer_2: 3",
-                                      "text_encoder text_encoder: 2",
-                                      "vae vae:"}));
+  EXPECT_EQ(
+      summarize(*discovery),
+      (std::vector<std::string>{"dit transformer: 3", "dit transformer_2: 3",
+                                "text_encoder text_encoder: 2", "vae vae:"}));
   EXPECT_EQ(discovery->components[1].stacks[0][2].path,
             "transformer_2.blocks.2");
   EXPECT_TRUE(discovery->warnings.empty());
@@ -59,10 +58,10 @@ TEST(ComponentDiscovery, FindsWellKnownNamesWithOneWarning) {
   options.dits = 2;
   const auto discovery = discover_components(make_tiny_root(options));
   ASSERT_TRUE(discovery.ok()) << discovery.status();
-  EXPECT_EQ(summarize(*discovery),
-            (std::vector<std::string>{
-                "dit transformer:", "dit transformer_2:",
-                "text_encoder text_encoder:", "vae vae:"}));
+  EXPECT_EQ(
+      summarize(*discovery),
+      (std::vector<std::string>{"dit transformer:", "dit transformer_2:",
+                                "text_encoder text_encoder:", "vae vae:"}));
   ASSERT_EQ(discovery->warnings.size(), 1u);
   EXPECT_TRUE(absl::StrContains(discovery->warnings[0], "deprecated"));
 }

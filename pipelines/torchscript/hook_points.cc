@@ -63,8 +63,7 @@ class HookTable {
 
  private:
   Mutex mutex_;
-  std::unordered_map<const void*, HookRegistry*> registries_
-      GUARDED_BY(mutex_);
+  std::unordered_map<const void*, HookRegistry*> registries_ GUARDED_BY(mutex_);
 };
 
 void run_pre_forward(const c10::IValue& self) {
@@ -192,9 +191,9 @@ absl::Status check_no_fork(const std::vector<HookTarget>& targets) {
     for (GraphFunction* method : methods_of(target->module)) {
       std::set<const GraphFunction*> visited;
       if (!forks(method, &visited)) continue;
-      return absl::UnimplementedError(absl::StrCat(
-          target->path, ".", method->name(),
-          ": uses torch.jit.fork, which a component must not"));
+      return absl::UnimplementedError(
+          absl::StrCat(target->path, ".", method->name(),
+                       ": uses torch.jit.fork, which a component must not"));
     }
   }
   return absl::OkStatus();

@@ -110,9 +110,9 @@ struct Instrumented {
 at::Tensor run_dit(const Module& root) {
   return root.attr("transformer")
       .toModule()
-      .get_method("forward")(
-          {at::arange(32.0).reshape({2, 4, 2, 2}).div(7),
-           at::full({2}, 300.0), at::full({2, kTinyWidth}, 0.25)})
+      .get_method("forward")({at::arange(32.0).reshape({2, 4, 2, 2}).div(7),
+                              at::full({2}, 300.0),
+                              at::full({2, kTinyWidth}, 0.25)})
       .toTensor();
 }
 
@@ -134,11 +134,11 @@ class HookPointsTest
   TinyPipelineOptions options_;
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    ModulesAndExecutors, HookPointsTest,
-    testing::Combine(testing::Bool(),
-                     testing::Values(Executor::kPlain, Executor::kProfiling,
-                                     Executor::kLegacy)));
+INSTANTIATE_TEST_SUITE_P(ModulesAndExecutors, HookPointsTest,
+                         testing::Combine(testing::Bool(),
+                                          testing::Values(Executor::kPlain,
+                                                          Executor::kProfiling,
+                                                          Executor::kLegacy)));
 
 // More runs than the profiling executor needs to settle.
 constexpr int kRuns = 5;
@@ -161,11 +161,10 @@ TEST_P(HookPointsTest, WeightsAreUsedBetweenTheHooksOnly) {
     ASSERT_TRUE(
         target.hooks->add(std::make_unique<StreamingHook>(target, &log)).ok());
   }
-  const Log one_pass = {
-      "transformer pre",           "transformer.blocks.0 pre",
-      "transformer.blocks.0 post", "transformer.blocks.1 pre",
-      "transformer.blocks.1 post", "transformer.blocks.2 pre",
-      "transformer.blocks.2 post", "transformer post"};
+  const Log one_pass = {"transformer pre",           "transformer.blocks.0 pre",
+                        "transformer.blocks.0 post", "transformer.blocks.1 pre",
+                        "transformer.blocks.1 post", "transformer.blocks.2 pre",
+                        "transformer.blocks.2 post", "transformer post"};
   for (int run = 0; run < kRuns; ++run) {
     log.clear();
     EXPECT_TRUE(at::equal(run_dit(hooked.root), expected)) << run;

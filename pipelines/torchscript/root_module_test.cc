@@ -141,8 +141,7 @@ TEST_F(RootModuleTest, ConvertsParametersAndLeavesBuffers) {
 TEST_F(RootModuleTest, ARunErrorIsShortAndLeavesItUsable) {
   const auto root = load(make_tiny_root({}));
   ASSERT_TRUE(root.ok()) << root.status();
-  const absl::Status status =
-      (*root)->decode(at::ones({1, 3, 4, 4})).status();
+  const absl::Status status = (*root)->decode(at::ones({1, 3, 4, 4})).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_TRUE(absl::StartsWith(status.message(), "decode: ")) << status;
   EXPECT_EQ(status.message().find('\n'), absl::string_view::npos);
