@@ -1,6 +1,7 @@
 #include "pipelines/testing/tiny_root.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <torch/csrc/jit/frontend/tracer.h>
 #include <torch/script.h>
 
