@@ -39,7 +39,8 @@ ALLOWED_INCLUDES = {
     ],
     "server/ipc": [
         "absl", "ferry/config", "ferry/v1", "ferry/worker", "google/protobuf",
-        "google/rpc", "grpcpp", "platform/base", "platform/os", "server/core",
+        "google/rpc", "grpc/support", "grpcpp", "platform/base", "platform/os",
+        "server/core",
     ],
     "server/supervisor": [
         "absl", "ferry/config", "ferry/v1", "ferry/worker", "google/protobuf",
@@ -48,8 +49,8 @@ ALLOWED_INCLUDES = {
     ],
     "server/frontend": [
         "absl", "ferry/config", "ferry/v1", "google/protobuf", "google/rpc",
-        "grpc/health", "grpcpp", "platform/base", "platform/os", "server/core",
-        "server/ipc", "server/supervisor",
+        "grpc/health", "grpc/reflection", "grpcpp", "platform/base",
+        "platform/os", "server/core", "server/ipc", "server/supervisor",
     ],
     "server/worker": [
         "ATen", "absl", "c10", "ferry/config", "ferry/v1", "ferry/worker",
@@ -58,11 +59,11 @@ ALLOWED_INCLUDES = {
     ],
     "client": [
         "absl", "ferry/v1", "google/protobuf", "google/rpc", "grpc/health",
-        "grpcpp", "nlohmann", "platform/base", "platform/os",
+        "grpcpp", "nlohmann", "openssl", "platform/base", "platform/os",
     ],
 }
 
-TEST_LIBRARIES = ["benchmark", "gmock", "gtest", "tests/support"]
+TEST_LIBRARIES = ["benchmark", "gmock", "gtest", "openssl", "tests/support"]
 
 # Tests in these folders may make modules and tensors of their own.
 TORCH_TEST_FOLDERS = ["offload", "pipelines", "server/worker"]
@@ -89,9 +90,10 @@ BANNED_WORDS = [
      r"platform/base/mutex\.h", "use platform/base/mutex.h, which is annotated"),
     (r"\bsleep_(for|until)\b|\bu?sleep\(|\bnanosleep\(|\babsl::SleepFor\b",
      r"platform/base/clock\.cc", "wait for an event, or on a Clock"),
-    (r"\b(system|steady|high_resolution)_clock::now\b|\babsl::Now\b|"
-     r"\bgettimeofday\(",
-     r"platform/base/clock\.cc|tests/.*",  # Deadlines of real clients.
+    # gRPC's deadlines and waits on condition variables are in real time.
+    (r"\bsystem_clock::now\(\)(?!\s*\+)|\bhigh_resolution_clock\b|"
+     r"\babsl::Now\b|\bgettimeofday\(",
+     r"platform/base/clock\.cc|tests/.*",
      "time comes through platform/base/clock.h"),
     (r"\b(secure_)?getenv\b",
      r".*main\.cc|.*_test\.cc|.*/testing/.*|tests/.*",
@@ -100,7 +102,7 @@ BANNED_WORDS = [
      r"\bstd::sto(i|l|ll|ul|ull|f|d)\b",
      r"", "use absl::SimpleAtoi and its kin, which report errors"),
     (r"\bstd::regex\b", r"", "recurses on the stack; match by hand"),
-    (r"\.detach\(\)", r"", "every thread is owned and joined"),
+    (r"\bthread\w*(\.|->)detach\(\)", r"", "every thread is owned and joined"),
     (r"\bsignal\(SIG|\bstd::signal\b",
      r".*main\.cc|platform/os/.*", "signals belong to platform/os"),
 ]
