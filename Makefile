@@ -28,4 +28,5 @@ bench: setup  ## measure; one JSON object a line on standard output
 	@tests/benchmarks/run
 
 goldens-check:  ## compute the schedulers' golden numbers again and compare
-	tools/goldens/check
+	"$$(tools/venv tools/goldens)/bin/python" \
+		tools/goldens/make_scheduler_goldens.py --check
