@@ -63,7 +63,12 @@ ALLOWED_INCLUDES = {
     ],
 }
 
-TEST_LIBRARIES = ["benchmark", "gmock", "gtest", "openssl", "tests/support"]
+TEST_LIBRARIES = [
+    "benchmark", "gmock", "gtest", "nlohmann", "openssl", "tests/support",
+]
+
+# The supervisor is tested with real workers that misbehave.
+TEST_FOLDERS = {"server/supervisor": ["server/worker"]}
 
 # Tests in these folders may make modules and tensors of their own.
 TORCH_TEST_FOLDERS = ["offload", "pipelines", "server/worker"]
@@ -93,7 +98,7 @@ BANNED_WORDS = [
     # gRPC's deadlines and waits on condition variables are in real time.
     (r"\bsystem_clock::now\(\)(?!\s*\+)|\bhigh_resolution_clock\b|"
      r"\babsl::Now\b|\bgettimeofday\(",
-     r"platform/base/clock\.cc|tests/.*",
+     r"platform/base/clock\.cc|.*_test\.cc|tests/.*",
      "time comes through platform/base/clock.h"),
     (r"\b(secure_)?getenv\b",
      r".*main\.cc|.*_test\.cc|.*/testing/.*|tests/.*",
@@ -153,7 +158,7 @@ def allowed_includes(path):
     folder = max(folders, key=len)
     allowed = [folder] + ALLOWED_INCLUDES[folder]
     if is_test(path):
-        allowed += TEST_LIBRARIES
+        allowed += TEST_LIBRARIES + TEST_FOLDERS.get(folder, [])
         if any(is_below(path, torch) for torch in TORCH_TEST_FOLDERS):
             allowed += ["torch"]
     return allowed
