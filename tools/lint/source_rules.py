@@ -11,7 +11,7 @@ import re
 # layering_check hold the same line for targets; headers under /usr/include are
 # beyond them.
 ALLOWED_INCLUDES = {
-    "platform/base": ["absl", "nlohmann", "spdlog"],
+    "platform/base": ["absl", "nlohmann", "openssl", "spdlog"],
     "platform/os": ["absl", "platform/base"],
     "platform/device": ["ATen", "absl", "c10", "cuda", "platform/base"],
     "platform/distributed": [
