@@ -1,6 +1,5 @@
 #include "server/core/rpc_status.h"
 
-#include <cstdint>
 #include <map>
 #include <optional>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "google/rpc/error_details.pb.h"
 #include "platform/base/error_info.h"
+#include "platform/base/utf8.h"
 
 namespace ferry {
 namespace {
@@ -25,27 +25,6 @@ constexpr size_t kMaxReasonBytes = 63;
 constexpr size_t kMaxValueBytes = 200;
 constexpr size_t kMaxMetadata = 16;
 constexpr size_t kMaxViolationBytes = 300;
-
-// Length of the well-formed UTF-8 sequence that `text` starts with, or 0.
-size_t sequence_length(absl::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const uint8_t first = byte(0);
-  if (first < 0x80) return 1;
-  const size_t length = first >= 0xC2 && first <= 0xDF   ? 2
-                        : first >= 0xE0 && first <= 0xEF ? 3
-                        : first >= 0xF0 && first <= 0xF4 ? 4
-                                                         : 0;
-  if (length == 0 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  // Overlong forms, surrogates and what lies above U+10FFFF.
-  if (first == 0xE0 && byte(1) < 0xA0) return 0;
-  if (first == 0xED && byte(1) > 0x9F) return 0;
-  if (first == 0xF0 && byte(1) < 0x90) return 0;
-  if (first == 0xF4 && byte(1) > 0x8F) return 0;
-  return length;
-}
 
 size_t total_bytes(const google::rpc::Status& status) {
   return status.message().size() + status.ByteSizeLong();
@@ -114,7 +93,7 @@ std::string clean_text(absl::string_view text, size_t max_bytes) {
   // Where to cut so that the ellipsis fits.
   size_t cut = 0;
   while (!text.empty()) {
-    const size_t length = sequence_length(text);
+    const size_t length = utf8_valid_length(text);
     if (result.size() + (length == 0 ? 1 : length) > max_bytes) {
       result.resize(cut);
       return result += std::string(kEllipsis);
