@@ -63,8 +63,7 @@ class HookTable {
 
  private:
   Mutex mutex_;
-  std::unordered_map<const void*, HookRegistry*> registries_
-      GUARDED_BY(mutex_);
+  std::unordered_map<const void*, HookRegistry*> registries_ GUARDED_BY(mutex_);
 };
 
 void run_pre_forward(const c10::IValue& self) {
@@ -101,7 +100,7 @@ void post_forward_operator(Stack& stack) {
   stack.erase(stack.end() - 2);
 }
 
-const torch::jit::RegisterOperators register_operators({
+const torch::jit::RegisterOperators kRegisterOperators({
     torch::jit::Operator("ferry::pre_forward(Any self, t x) -> t",
                          pre_forward_operator,
                          c10::AliasAnalysisKind::CONSERVATIVE),
@@ -185,14 +184,16 @@ bool forks(const Block& block, std::set<const GraphFunction*>* visited) {
   return false;
 }
 
+// From the last to the first: blocks come after the component that calls them,
+// and are the better name.
 absl::Status check_no_fork(const std::vector<HookTarget>& targets) {
-  for (const HookTarget& target : targets) {
-    for (GraphFunction* method : methods_of(target.module)) {
+  for (auto target = targets.rbegin(); target != targets.rend(); ++target) {
+    for (GraphFunction* method : methods_of(target->module)) {
       std::set<const GraphFunction*> visited;
       if (!forks(method, &visited)) continue;
-      return absl::UnimplementedError(absl::StrCat(
-          target.path, ".", method->name(),
-          ": uses torch.jit.fork, which a component must not"));
+      return absl::UnimplementedError(
+          absl::StrCat(target->path, ".", method->name(),
+                       ": uses torch.jit.fork, which a component must not"));
     }
   }
   return absl::OkStatus();
