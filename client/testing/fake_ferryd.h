@@ -7,10 +7,12 @@
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "ferry/v1/generation_service.grpc.pb.h"
 #include "ferry/v1/pipeline_service.grpc.pb.h"
 #include "google/rpc/error_details.pb.h"
@@ -112,8 +114,12 @@ class FakeFerryd final : public v1::GenerationService::Service {
   grpc::Status ListJobs(grpc::ServerContext*,
                         const v1::ListJobsRequest* request,
                         v1::ListJobsResponse* response) override {
-    const size_t page =
-        request->page_token().empty() ? 0 : std::stoul(request->page_token());
+    size_t page = 0;
+    if (!request->page_token().empty() &&
+        !absl::SimpleAtoi(request->page_token(), &page)) {
+      return fake_error(grpc::StatusCode::INVALID_ARGUMENT,
+                        "INVALID_PAGE_TOKEN", "page_token is not mine");
+    }
     if (page < jobs.size()) *response->add_jobs() = jobs[page];
     if (page + 1 < jobs.size()) {
       response->set_next_page_token(std::to_string(page + 1));
