@@ -8,7 +8,7 @@
 
 #include "google/rpc/error_details.pb.h"
 #include "platform/base/error_info.h"
-#include "server/ipc/rpc_status.h"
+#include "server/core/rpc_status.h"
 
 namespace ferry {
 namespace {

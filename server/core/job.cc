@@ -7,7 +7,7 @@
 
 #include "platform/base/error_info.h"
 #include "server/core/proto_time.h"
-#include "server/ipc/rpc_status.h"
+#include "server/core/rpc_status.h"
 
 namespace ferry {
 namespace {

@@ -149,13 +149,13 @@ std::vector<Case> number_cases() {
 
 std::vector<Case> text_cases() {
   using Request = v1::GenerateRequest;
-  const auto prompt = [](std::string text) {
+  const auto prompt = [](const std::string& text) {
     return [text](Request& r) { r.mutable_spec()->set_prompt(text); };
   };
-  const auto negative = [](std::string text) {
+  const auto negative = [](const std::string& text) {
     return [text](Request& r) { r.mutable_spec()->set_negative_prompt(text); };
   };
-  const auto label = [](std::string key, std::string value) {
+  const auto label = [](const std::string& key, const std::string& value) {
     return [key, value](Request& r) { (*r.mutable_labels())[key] = value; };
   };
   const auto labels = [](int count) {
@@ -165,7 +165,7 @@ std::vector<Case> text_cases() {
       }
     };
   };
-  const auto scheduler = [](std::string name) {
+  const auto scheduler = [](const std::string& name) {
     return [name](Request& r) { r.mutable_spec()->set_scheduler(name); };
   };
   return {
@@ -254,7 +254,7 @@ std::vector<Case> output_cases() {
   };
 }
 
-Case unsupported(std::string field,
+Case unsupported(const std::string& field,
                  std::function<void(v1::GenerateRequest&)> change) {
   return {field.substr(field.rfind('.') + 1), std::move(change), field,
           "FIELD_NOT_SUPPORTED"};

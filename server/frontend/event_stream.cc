@@ -7,7 +7,7 @@
 #include "absl/time/time.h"
 #include "platform/base/status_macros.h"
 #include "server/core/errors.h"
-#include "server/ipc/rpc_status.h"
+#include "server/core/rpc_status.h"
 
 namespace ferry {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "server/ipc/rpc_status.h"
+#include "server/core/rpc_status.h"
 
 namespace ferry {
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "google/rpc/error_details.pb.h"
 #include "platform/base/error_info.h"
-#include "server/ipc/rpc_status.h"
+#include "server/core/rpc_status.h"
 
 namespace ferry {
 namespace {

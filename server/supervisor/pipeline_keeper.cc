@@ -10,7 +10,7 @@
 #include "platform/base/error_info.h"
 #include "platform/base/logging.h"
 #include "server/core/errors.h"
-#include "server/ipc/rpc_status.h"
+#include "server/core/rpc_status.h"
 
 namespace ferry {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/ipc/rpc_status.h"
+#include "server/core/rpc_status.h"
 
 #include <cstdint>
 #include <map>
