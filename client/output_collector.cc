@@ -1,12 +1,10 @@
 #include "client/output_collector.h"
 
-#include <openssl/evp.h>
-
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "platform/base/sha256.h"
 
 namespace ferry {
 
@@ -35,14 +33,6 @@ absl::StatusOr<std::optional<FinishedOutput>> OutputCollector::add(
                      ": the SHA-256 of the bytes is not the server's"));
   }
   return output;
-}
-
-std::string sha256_hex(const std::string& data) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int length = 0;
-  EVP_Digest(data.data(), data.size(), digest, &length, EVP_sha256(), nullptr);
-  return absl::BytesToHexString(
-      absl::string_view(reinterpret_cast<const char*>(digest), length));
 }
 
 std::string output_path(const std::string& path, int index, int count) {

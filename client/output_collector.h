@@ -32,9 +32,6 @@ class OutputCollector {
   std::map<int32_t, std::string> partial_;
 };
 
-// Hexadecimal, as OutputInfo.sha256.
-std::string sha256_hex(const std::string& data);
-
 // Where output `index` of `count` goes: `path` itself when there is one, else
 // with the index before the extension, `fox.png` → `fox-0.png`.
 std::string output_path(const std::string& path, int index, int count);

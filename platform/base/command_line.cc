@@ -157,7 +157,8 @@ std::string describe_flags(absl::string_view flags_file) {
   std::string text;
   for (const auto& [name, flag] : flags_of(flags_file)) {
     const std::string value = flag->DefaultValue();
-    absl::StrAppend(&text, "  --", name, "\n      ", flag->Help());
+    absl::StrAppend(&text, name.size() == 1 ? "  -" : "  --", name, "\n      ",
+                    flag->Help());
     if (!value.empty()) absl::StrAppend(&text, " Default: ", value, ".");
     absl::StrAppend(&text, "\n");
   }

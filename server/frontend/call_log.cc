@@ -1,6 +1,7 @@
 #include "server/frontend/call_log.h"
 
 #include <exception>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "platform/base/error_info.h"
@@ -28,6 +29,8 @@ grpc::Status CallLog::run(absl::string_view method,
                           const Handler& handler, LogLevel level) {
   ++in_flight_;
   const absl::Duration start = clock_.monotonic();
+  // Unknown once the client has left.
+  const std::string peer = context.peer();
   CallNotes notes;
   const absl::Status status = run_guarded(handler, notes);
   const double milliseconds =
@@ -42,7 +45,7 @@ grpc::Status CallLog::run(absl::string_view method,
        {"error", status.message()},
        {"job", notes.job},
        {"pipeline", notes.pipeline},
-       {"peer", context.peer()},
+       {"peer", peer},
        {"duration_ms", milliseconds}});
   ++finished_;
   if (!status.ok()) ++failed_;

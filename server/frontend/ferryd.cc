@@ -46,8 +46,6 @@ WorkerSupervisor::Callbacks supervisor_callbacks(const DaemonConfig& config,
   callbacks.on_load_error = [end, exit_on_load_error](
                                 const std::string& pipeline,
                                 const absl::Status& error) {
-    log_error("pipeline cannot be loaded",
-              {{"pipeline", pipeline}, {"error", error.message()}});
     if (!exit_on_load_error) return;
     end->on_failure(
         kCannotStart,

@@ -197,7 +197,7 @@ TEST_F(FrontendServerTest, LeavingCancelsTheJob) {
   EXPECT_TRUE(eventually_in(name, v1::Job::STATE_CANCELLED));
   EXPECT_EQ(parts_.rank->cancels(), 1);
   EXPECT_THAT(get_job(name).error().ShortDebugString(),
-              HasSubstr("The client"));
+              HasSubstr("CLIENT_CANCELLED"));
 }
 
 TEST_F(FrontendServerTest, CancelJobEndsTheStream) {
