@@ -144,7 +144,7 @@ absl::StatusOr<PipelineParts> load_parts(const Package& package) {
 absl::StatusOr<std::unique_ptr<Pipeline>> Pipeline::load(
     const std::filesystem::path& directory, const PipelineOptions& options) {
   ASSIGN_OR_RETURN(const Package package, Package::load(directory));
-  set_deterministic_mode();
+  RETURN_IF_ERROR(call_torch("LibTorch", [] { set_deterministic_mode(); }));
   TorchScope scope(options.intra_op_threads);
   ASSIGN_OR_RETURN(PipelineParts parts, load_parts(package));
   auto pipeline =
