@@ -10,7 +10,6 @@ class ExitStatus {
   static ExitStatus exited(int code) { return ExitStatus(code, 0); }
   static ExitStatus signaled(int signal) { return ExitStatus(-1, signal); }
 
-  bool success() const { return code_ == 0; }
   // The code that it exited with, or −1 when a signal ended it.
   int code() const { return code_; }
   // The signal that ended it, or 0.

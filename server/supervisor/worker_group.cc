@@ -185,11 +185,6 @@ void WorkerGroup::end() {
   if (!failed) set_state_locked(WorkerState::kStopped);
 }
 
-WorkerState WorkerGroup::state() const {
-  MutexLock lock(&mutex_);
-  return state_;
-}
-
 std::vector<std::string> WorkerGroup::last_lines() {
   int rank;
   {

@@ -28,8 +28,7 @@ namespace ferry {
 //
 // Ownership: owns the processes; spawner and drain must outlive it. The
 //   destructor kills what end() did not.
-// Threads: thread-safe are request_stop() and state(); all else belongs to one
-//   thread.
+// Threads: request_stop() is thread-safe; all else belongs to one thread.
 // Errors: load() and wait() say why the group is of no use: UNAVAILABLE with
 //   WORKER_LOST, or the error that a worker reported; CANCELLED after
 //   request_stop().
@@ -58,7 +57,6 @@ class WorkerGroup {
   // Makes load() and wait() return.
   void request_stop() EXCLUDES_LOCK(mutex_);
 
-  WorkerState state() const EXCLUDES_LOCK(mutex_);
   // What the lost rank wrote last; complete after end().
   std::vector<std::string> last_lines() EXCLUDES_LOCK(mutex_);
   int64_t generation() const { return generation_; }

@@ -66,7 +66,6 @@ class WorkerProcess {
   void stop(absl::Duration grace) EXCLUDES_LOCK(mutex_);
 
   pid_t pid() const { return process_->pid(); }
-  int rank_index() const { return position_.rank; }
   // The last lines it wrote: all of them once it has ended.
   std::vector<std::string> last_lines();
   // What the scheduler may ask of it.
