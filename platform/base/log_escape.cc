@@ -4,38 +4,19 @@
 #include <cstdint>
 
 #include "absl/strings/str_format.h"
+#include "platform/base/utf8.h"
 
 namespace ferry {
 namespace {
 
-// Returns the code point at the start of `text` and its length in bytes;
-// length 0 when the bytes there are no UTF-8.
-uint32_t decode_utf8(absl::string_view text, size_t* length) {
-  const auto byte = [&text](size_t i) {
-    return static_cast<unsigned char>(text[i]);
-  };
-  const unsigned char first = byte(0);
-  *length = first < 0x80             ? 1
-            : (first & 0xe0) == 0xc0 ? 2
-            : (first & 0xf0) == 0xe0 ? 3
-            : (first & 0xf8) == 0xf0 ? 4
-                                     : 0;
-  if (*length == 1) return first;
-  if (*length == 0 || *length > text.size()) {
-    *length = 0;
-    return 0;
+// The code point of a valid character.
+uint32_t decode(absl::string_view character) {
+  const auto first = static_cast<unsigned char>(character[0]);
+  if (character.size() == 1) return first;
+  uint32_t code = first & (0x7f >> character.size());
+  for (const char byte : character.substr(1)) {
+    code = (code << 6) | (static_cast<unsigned char>(byte) & 0x3f);
   }
-  uint32_t code = first & (0x7f >> *length);
-  for (size_t i = 1; i < *length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) {
-      *length = 0;
-      return 0;
-    }
-    code = (code << 6) | (byte(i) & 0x3f);
-  }
-  constexpr uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = code >= 0xd800 && code <= 0xdfff;
-  if (code < kSmallest[*length] || surrogate || code > 0x10ffff) *length = 0;
   return code;
 }
 
@@ -65,8 +46,8 @@ void append_escape(uint32_t code, std::string* out) {
 void append_escaped(absl::string_view text, absl::string_view special,
                     absl::string_view invalid, std::string* out) {
   while (!text.empty()) {
-    size_t length = 0;
-    const uint32_t code = decode_utf8(text, &length);
+    size_t length = utf8_valid_length(text);
+    const uint32_t code = length == 0 ? 0 : decode(text.substr(0, length));
     if (length == 0) {
       absl::StrAppendFormat(out, "%s%02x", invalid,
                             static_cast<unsigned char>(text[0]));

@@ -1,0 +1,198 @@
+// What ferryctl shows: errors, values, tables, progress; and how it puts
+// outputs together.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+
+#include "client/error_report.h"
+#include "client/exit_codes.h"
+#include "client/output_collector.h"
+#include "client/progress_display.h"
+#include "client/text_format.h"
+#include "google/rpc/error_details.pb.h"
+#include "platform/base/sha256.h"
+
+namespace ferry {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class StoppedClock final : public Clock {
+ public:
+  absl::Time now() const override { return absl::UnixEpoch() + time; }
+  absl::Duration monotonic() const override { return time; }
+  absl::Duration time;
+};
+
+grpc::Status error_with(grpc::StatusCode code, const std::string& message,
+                        const google::rpc::Status& details) {
+  return grpc::Status(code, message, details.SerializeAsString());
+}
+
+TEST(ErrorReportTest, SaysCodeReasonAndMessage) {
+  google::rpc::Status details;
+  google::rpc::ErrorInfo info;
+  info.set_reason("JOB_NOT_FOUND");
+  details.add_details()->PackFrom(info);
+  std::ostringstream err;
+  EXPECT_EQ(report_error(error_with(grpc::StatusCode::NOT_FOUND,
+                                    "no job is named jobs/1", details),
+                         &err),
+            kServerError + 5);
+  EXPECT_EQ(err.str(), "NOT_FOUND JOB_NOT_FOUND: no job is named jobs/1\n");
+}
+
+TEST(ErrorReportTest, ListsFieldsAndTheRetryDelay) {
+  google::rpc::Status details;
+  google::rpc::BadRequest request;
+  for (const char* field : {"spec.height", "spec.seed"}) {
+    auto* violation = request.add_field_violations();
+    violation->set_field(field);
+    violation->set_description("must be positive");
+  }
+  details.add_details()->PackFrom(request);
+  google::rpc::RetryInfo retry;
+  retry.mutable_retry_delay()->set_seconds(90);
+  details.add_details()->PackFrom(retry);
+  EXPECT_EQ(describe_error(error_with(grpc::StatusCode::INVALID_ARGUMENT,
+                                      "2 fields are wrong", details)),
+            "INVALID_ARGUMENT: 2 fields are wrong\n"
+            "  spec.height: must be positive\n"
+            "  spec.seed: must be positive\n"
+            "  try again in 1m30s");
+}
+
+TEST(ErrorReportTest, TakesErrorsOfGrpcItselfAndEscapesThem) {
+  const grpc::Status status(grpc::StatusCode::UNAVAILABLE, "gone\x1b[2J\nfine");
+  EXPECT_EQ(describe_error(status), "UNAVAILABLE: gone\\u001b[2J\\nfine");
+}
+
+TEST(TextFormatTest, ShowsValuesShortly) {
+  EXPECT_EQ(short_duration(absl::Milliseconds(3240)), "3.2s");
+  EXPECT_EQ(short_duration(absl::Seconds(59)), "59s");
+  EXPECT_EQ(short_duration(absl::Seconds(65)), "1m05s");
+  EXPECT_EQ(short_duration(absl::Minutes(123)), "2h03m");
+  EXPECT_EQ(short_bytes(512), "512 B");
+  EXPECT_EQ(short_bytes(3 << 19), "1.5 MiB");
+  EXPECT_EQ(state_name(v1::Job::STATE_SUCCEEDED), "succeeded");
+  EXPECT_EQ(stage_name(v1::Progress::STAGE_TEXT_ENCODE), "text_encode");
+  google::protobuf::Timestamp time;
+  EXPECT_EQ(short_time(time), "-");
+  time.set_seconds(86400);
+  EXPECT_EQ(short_time(time), "1970-01-02T00:00:00Z");
+  EXPECT_EQ(table({{"NAME", "STATE"}, {"jobs/1", "running"}}),
+            "NAME    STATE\njobs/1  running\n");
+}
+
+v1::Progress step(int step) {
+  v1::Progress progress;
+  progress.set_stage(v1::Progress::STAGE_DENOISE);
+  progress.set_step(step);
+  progress.set_total_steps(20);
+  return progress;
+}
+
+TEST(ProgressDisplayTest, WritesOneLineAnEventElsewhere) {
+  StoppedClock clock;
+  std::ostringstream err;
+  ProgressDisplay display(&err, false, clock);
+  v1::Job job;
+  job.set_name("jobs/1");
+  job.set_pipeline("pipelines/demo");
+  job.set_state(v1::Job::STATE_QUEUED);
+  display.on_job(job);
+  v1::Progress queued;
+  queued.set_queue_position(2);
+  display.on_progress(queued);
+  display.on_progress(step(1));
+  clock.time = absl::Seconds(2);
+  display.on_progress(step(9));
+  display.end_line();
+  EXPECT_EQ(err.str(),
+            "jobs/1 on pipelines/demo\nqueued\nqueued, 2 ahead\n"
+            "denoise 1/20\ndenoise 9/20, 4.0 steps/s, 2.8s left\n");
+}
+
+TEST(ProgressDisplayTest, DrawsABarOnATerminal) {
+  StoppedClock clock;
+  std::ostringstream err;
+  ProgressDisplay display(&err, true, clock);
+  display.on_progress(step(10));
+  EXPECT_THAT(err.str(), EndsWith("denoise [############............] 10/20"));
+  EXPECT_THAT(err.str(), Not(HasSubstr("\n")));
+  display.end_line();
+  EXPECT_THAT(err.str(), EndsWith("\n"));
+  // Nothing is left to end.
+  const std::string before = err.str();
+  display.end_line();
+  EXPECT_EQ(err.str(), before);
+}
+
+TEST(ProgressDisplayTest, BelievesTheServersEstimate) {
+  StoppedClock clock;
+  std::ostringstream err;
+  ProgressDisplay display(&err, false, clock);
+  v1::Progress progress = step(5);
+  progress.mutable_eta()->set_seconds(70);
+  display.on_progress(progress);
+  EXPECT_EQ(err.str(), "denoise 5/20, 1m10s left\n");
+}
+
+v1::OutputChunk chunk(int index, int64_t offset, const std::string& data) {
+  v1::OutputChunk result;
+  result.set_index(index);
+  result.set_offset(offset);
+  result.set_data(data);
+  return result;
+}
+
+v1::OutputChunk last_chunk(int index, int64_t offset, const std::string& data,
+                           const std::string& whole) {
+  v1::OutputChunk result = chunk(index, offset, data);
+  result.mutable_final_info()->set_index(index);
+  result.mutable_final_info()->set_size_bytes(
+      static_cast<int64_t>(whole.size()));
+  result.mutable_final_info()->set_sha256(sha256_hex(whole));
+  return result;
+}
+
+TEST(OutputCollectorTest, PutsChunksTogether) {
+  OutputCollector collector;
+  EXPECT_FALSE(collector.add(chunk(0, 0, "ab"))->has_value());
+  EXPECT_FALSE(collector.add(chunk(1, 0, "x"))->has_value());
+  const auto output = collector.add(last_chunk(0, 2, "c", "abc"));
+  ASSERT_TRUE(output.ok()) << output.status();
+  ASSERT_TRUE(output->has_value());
+  EXPECT_EQ((*output)->data, "abc");
+  EXPECT_EQ((*collector.add(last_chunk(1, 1, "y", "xy")))->data, "xy");
+}
+
+TEST(OutputCollectorTest, RefusesWhatIsNotWhatTheServerSays) {
+  OutputCollector gap;
+  EXPECT_EQ(gap.add(chunk(0, 5, "ab")).status().code(),
+            absl::StatusCode::kDataLoss);
+  OutputCollector size;
+  EXPECT_THAT(
+      std::string(size.add(last_chunk(0, 0, "ab", "abc")).status().message()),
+      HasSubstr("got 2 bytes of 3"));
+  OutputCollector hash;
+  EXPECT_THAT(
+      std::string(hash.add(last_chunk(3, 0, "abd", "abc")).status().message()),
+      AllOf(HasSubstr("output 3"), HasSubstr("SHA-256")));
+}
+
+TEST(OutputPathTest, PutsTheIndexBeforeTheExtension) {
+  EXPECT_EQ(output_path("fox.png", 0, 1), "fox.png");
+  EXPECT_EQ(output_path("fox.png", 0, 2), "fox-0.png");
+  EXPECT_EQ(output_path("a.b/fox", 1, 2), "a.b/fox-1");
+  EXPECT_EQ(output_path("./.fox", 1, 2), "./.fox-1");
+}
+
+}  // namespace
+}  // namespace ferry
