@@ -28,7 +28,7 @@ struct RoleDeclaration {
 };
 
 const std::vector<RoleDeclaration>& role_declarations() {
-  static const auto* const declarations = new std::vector<RoleDeclaration>{
+  static const auto* const kDeclarations = new std::vector<RoleDeclaration>{
       {ComponentRole::kDit,
        "_dit_modules",
        {"transformer", "transformer_2", "dit", "sr_dit", "language_model",
@@ -42,7 +42,7 @@ const std::vector<RoleDeclaration>& role_declarations() {
        {"vae", "audio_vae", "sound_tokenizer"}},
       {ComponentRole::kResident, "_resident_modules", {}},
   };
-  return *declarations;
+  return *kDeclarations;
 }
 
 absl::Status wrong_type(absl::string_view attribute,

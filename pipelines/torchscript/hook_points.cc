@@ -25,13 +25,14 @@ using torch::jit::Stack;
 using torch::jit::Value;
 
 const c10::Symbol& pre_symbol() {
-  static const auto symbol = c10::Symbol::fromQualString("ferry::pre_forward");
-  return symbol;
+  static const auto kSymbol = c10::Symbol::fromQualString("ferry::pre_forward");
+  return kSymbol;
 }
 
 const c10::Symbol& post_symbol() {
-  static const auto symbol = c10::Symbol::fromQualString("ferry::post_forward");
-  return symbol;
+  static const auto kSymbol =
+      c10::Symbol::fromQualString("ferry::post_forward");
+  return kSymbol;
 }
 
 // Which registry belongs to a module object. Thread-safe; one in the process,
@@ -39,8 +40,8 @@ const c10::Symbol& post_symbol() {
 class HookTable {
  public:
   static HookTable& get() {
-    static HookTable* const table = new HookTable;
-    return *table;
+    static HookTable* const kTable = new HookTable;
+    return *kTable;
   }
 
   void add(const void* module, HookRegistry* hooks) EXCLUDES_LOCK(mutex_) {
