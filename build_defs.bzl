@@ -35,14 +35,17 @@ def ferry_cc_binary(name, copts = [], linkopts = [], **kwargs):
         **kwargs
     )
 
-def ferry_cc_test(name, copts = [], deps = [], size = "small", **kwargs):
+def ferry_cc_test(name, copts = [], deps = [], size = "small", linkstatic = True, **kwargs):
     """A GoogleTest test with gtest's main.
 
     Tests of processes (that start ferryd or workers) add `tags = ["cpu:2"]`.
+    Linked statically, as the programs are: between shared objects of one test
+    the linker drops system libraries that only an inner one uses.
     """
     native.cc_test(
         name = name,
         size = size,
+        linkstatic = linkstatic,
         copts = _COPTS + copts,
         deps = deps + ["@system//:gtest_main"],
         **kwargs

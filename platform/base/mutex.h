@@ -11,8 +11,11 @@
 #define FERRY_TSA(x)
 #endif
 
-// On a member: read and written only with the mutex held.
+// On a member: read and written only with the mutex held. Abseil's internal
+// header defines the same.
+#ifndef GUARDED_BY
 #define GUARDED_BY(mu) FERRY_TSA(guarded_by(mu))
+#endif
 // On a function: the caller holds the mutex.
 #define REQUIRES_LOCK(...) FERRY_TSA(requires_capability(__VA_ARGS__))
 // On a function: the caller does not hold the mutex.
