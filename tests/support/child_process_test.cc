@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/eventually.h"
 #include "tests/support/processes.h"
 
 namespace ferry {
@@ -52,7 +53,10 @@ TEST(ProcessesTest, OrphansFallToTheTest) {
   pid_t orphan = 0;
   ASSERT_TRUE(absl::SimpleAtoi(result.out, &orphan));
   EXPECT_THAT(find_children(getpid()), ::testing::Contains(orphan));
-  EXPECT_THAT(open_descriptors(orphan), ::testing::Contains("/dev/zero"));
+  EXPECT_TRUE(eventually([&] {
+    const std::vector<std::string> open = open_descriptors(orphan);
+    return std::count(open.begin(), open.end(), "/dev/zero") == 1;
+  }));
   kill(orphan, SIGKILL);
   EXPECT_EQ(waitpid(orphan, nullptr, 0), orphan);
   EXPECT_EQ(process_state(orphan), 0);

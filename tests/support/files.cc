@@ -26,10 +26,15 @@ std::string make_directory(absl::string_view name) {
 }
 
 std::string runfile(absl::string_view path) {
-  const char* root = getenv("TEST_SRCDIR");
-  const char* workspace = getenv("TEST_WORKSPACE");
-  if (root == nullptr || workspace == nullptr) return std::string(path);
-  return absl::StrCat(root, "/", workspace, "/", path);
+  std::string root;
+  if (const char* test_root = getenv("TEST_SRCDIR")) {
+    root = test_root;
+  } else {
+    // Not run as a test: the runfiles lie beside the program.
+    root = std::filesystem::read_symlink("/proc/self/exe").string() +
+           ".runfiles";
+  }
+  return absl::StrCat(root, "/ferry/", path);
 }
 
 std::optional<std::string> read_file(const std::string& path) {

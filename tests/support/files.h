@@ -8,13 +8,14 @@
 
 namespace ferry {
 
-// The test's own temporary directory.
+// The test's own temporary directory. A program that Bazel does not run as a
+// test sets TEST_TMPDIR itself.
 std::string test_tmpdir();
 
 // Makes a new, empty directory below test_tmpdir().
 std::string make_directory(absl::string_view name);
 
-// Path of a file that the test target lists in `data`, by its path in the
+// Absolute path of a file that the target lists in `data`, by its path in the
 // repository.
 std::string runfile(absl::string_view path);
 
