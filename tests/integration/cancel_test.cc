@@ -125,6 +125,19 @@ TEST_F(CancelTest, DeadlineEndsARunningJob) {
   expect_rank_is_free();
 }
 
+TEST_F(CancelTest, DeadlineThatCannotBeMetIsRefusedAtOnce) {
+  v1::GenerateRequest request = make_request();
+  request.mutable_spec()->set_num_inference_steps(10);
+  GenerateCall first(generation(), request);
+  ASSERT_TRUE(first.finish().ok()) << describe(first.finish());
+  GenerateCall::Options options;
+  options.deadline = absl::Milliseconds(5 * kSlowStepMs);
+  GenerateCall second(generation(), request, options);
+  EXPECT_EQ(second.finish().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_EQ(parse_details(second.finish()).reason, "DEADLINE_UNREACHABLE");
+  EXPECT_THAT(second.events(), testing::IsEmpty());
+}
+
 TEST_F(CancelTest, ClientThatGoesAwayEndsItsJob) {
   std::string name;
   {

@@ -4,10 +4,12 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/unknown_field_set.h"
 #include "gtest/gtest.h"
 #include "tests/support/daemon_fixture.h"
 #include "tests/support/error_details.h"
@@ -19,19 +21,23 @@ namespace ferry {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::Contains;
 using ::testing::HasSubstr;
-using ::testing::Key;
 using ::testing::UnorderedElementsAre;
 using v1::GenerateRequest;
 using v1::GenerationSpec;
 using v1::OutputSpec;
+
+// Caps of the server, below those of the pipeline.
+constexpr int64_t kMaxPixels = 256 * 256;
+constexpr int64_t kMaxRequestPixels = 2 * kMaxPixels;
 
 class ValidationTest : public SharedDaemonFixture<ValidationTest> {
  public:
   static Daemon::Options options() {
     Daemon::Options options;
     options.pipelines = {{"tiny", make_package()}};
+    options.flags = {absl::StrCat("--max_pixels=", kMaxPixels),
+                     absl::StrCat("--max_request_pixels=", kMaxRequestPixels)};
     return options;
   }
 
@@ -231,28 +237,6 @@ TEST_F(ValidationTest, Scheduler) {
                  "UNKNOWN_PARAMETER");
 }
 
-TEST_F(ValidationTest, Sigmas) {
-  const auto sigmas = [](std::vector<double> values, bool steps = false) {
-    return on_spec([values, steps](GenerationSpec& spec) {
-      if (!steps) spec.clear_num_inference_steps();
-      for (const double value : values) spec.add_sigmas(value);
-    });
-  };
-  expect_accepted(sigmas({1.0, 0.5}));
-  for (const double bad :
-       {std::nan(""), std::numeric_limits<double>::infinity(), -1.0}) {
-    const grpc::Status status = check(sigmas({1.0, bad}));
-    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-    EXPECT_THAT(status.error_message(), HasSubstr("spec.sigmas"));
-  }
-  const grpc::Status status = check(sigmas({1.0, 0.5}, true));
-  EXPECT_EQ(parse_details(status).reason, "CONFLICTING_FIELDS");
-  EXPECT_THAT(status.error_message(), HasSubstr("spec.sigmas"));
-  EXPECT_FALSE(check(sigmas(std::vector<double>(
-                         limits().max_num_inference_steps() + 1, 0.5)))
-                   .ok());
-}
-
 TEST_F(ValidationTest, OutputAndPreview) {
   const auto format = [](OutputSpec::Format value) {
     return on_spec([value](GenerationSpec& spec) {
@@ -264,8 +248,21 @@ TEST_F(ValidationTest, OutputAndPreview) {
   expect_accepted(format(OutputSpec::FORMAT_RAW_RGB8));
   expect_refused("spec.output.format", format(OutputSpec::FORMAT_MP4),
                  "FIELD_NOT_SUPPORTED");
-  expect_refused("spec.output.format", format(OutputSpec::Format(99)),
-                 "UNKNOWN_PARAMETER");
+  expect_refused("spec.output.format", format(OutputSpec::Format(99)));
+  const auto quality = [](OutputSpec::Format format, int value) {
+    return on_spec([=](GenerationSpec& spec) {
+      spec.mutable_output()->set_format(format);
+      spec.mutable_output()->set_quality(value);
+    });
+  };
+  expect_refused("spec.output.quality", quality(OutputSpec::FORMAT_PNG, 90),
+                 "CONFLICTING_FIELDS");
+  expect_refused(
+      "spec.output.embed_metadata", on_spec([](GenerationSpec& spec) {
+        spec.mutable_output()->set_format(OutputSpec::FORMAT_RAW_RGB8);
+        spec.mutable_output()->set_embed_metadata(true);
+      }),
+      "CONFLICTING_FIELDS");
   const auto preview = [](int interval, int max_edge) {
     return on_spec([=](GenerationSpec& spec) {
       spec.mutable_preview()->set_interval_steps(interval);
@@ -276,6 +273,8 @@ TEST_F(ValidationTest, OutputAndPreview) {
   expect_accepted(preview(1, 64));
   expect_refused("spec.preview.interval_steps", preview(-1, 0));
   expect_refused("spec.preview.max_edge", preview(1, -1));
+  expect_accepted(preview(1, 1024));
+  expect_refused("spec.preview.max_edge", preview(1, 1025));
 }
 
 TEST_F(ValidationTest, FieldsOfTheCall) {
@@ -296,7 +295,30 @@ TEST_F(ValidationTest, FieldsOfTheCall) {
   expect_accepted(timeout(300, 0));
   expect_refused("queue_timeout", timeout(301, 0));
   expect_refused("queue_timeout", timeout(-1, 0));
+  expect_refused("queue_timeout", timeout(0, 0));
   expect_refused("queue_timeout", timeout(1, -1));
+}
+
+TEST_F(ValidationTest, Labels) {
+  const auto label = [](const std::string& key, const std::string& value) {
+    return [=](GenerateRequest& request) {
+      (*request.mutable_labels())[key] = value;
+    };
+  };
+  expect_accepted(label("k", ""));
+  expect_accepted(label(std::string(63, 'k'), std::string(255, 'v')));
+  expect_refused("labels", label("", "v"));
+  expect_refused("labels", label(std::string(64, 'k'), "v"));
+  expect_refused("labels[\"k\"]", label("k", std::string(256, 'v')));
+  const auto labels = [](int count) {
+    return [count](GenerateRequest& request) {
+      for (int i = 0; i < count; ++i) {
+        (*request.mutable_labels())[absl::StrCat("k", i)] = "v";
+      }
+    };
+  };
+  expect_accepted(labels(64));
+  expect_refused("labels", labels(65));
 }
 
 TEST_F(ValidationTest, LaterFeaturesAreRefused) {
@@ -314,6 +336,22 @@ TEST_F(ValidationTest, LaterFeaturesAreRefused) {
   expect_refused("spec.strength",
                  on_spec([](GenerationSpec& spec) { spec.set_strength(1); }),
                  reason);
+  expect_refused("spec.sigmas",
+                 on_spec([](GenerationSpec& spec) { spec.add_sigmas(1); }),
+                 reason);
+  expect_refused("spec.max_sequence_length", on_spec([](GenerationSpec& spec) {
+                   spec.set_max_sequence_length(8);
+                 }),
+                 reason);
+  expect_refused("spec.video",
+                 on_spec([](GenerationSpec& spec) { spec.mutable_video(); }),
+                 reason);
+  expect_refused(
+      "spec.extra_params", on_spec([](GenerationSpec& spec) {
+        (*spec.mutable_extra_params()->mutable_fields())["cfg_rescale"]
+            .set_number_value(1);
+      }),
+      reason);
   expect_refused(
       "spec.lora_adapters",
       on_spec([](GenerationSpec& spec) { spec.add_lora_adapters(); }), reason);
@@ -325,21 +363,31 @@ TEST_F(ValidationTest, LaterFeaturesAreRefused) {
       reason);
 }
 
-TEST_F(ValidationTest, VideoIsNoTaskOfAnImagePipeline) {
-  const grpc::Status status =
-      check(on_spec([](GenerationSpec& spec) { spec.mutable_video(); }));
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
-  EXPECT_EQ(parse_details(status).reason, "TASK_NOT_SUPPORTED");
-}
-
-TEST_F(ValidationTest, UnknownExtraParams) {
+TEST_F(ValidationTest, FieldsOfALaterApi) {
   const grpc::Status status = check(on_spec([](GenerationSpec& spec) {
-    (*spec.mutable_extra_params()->mutable_fields())["cfg_rescale"]
-        .set_number_value(1);
+    spec.GetReflection()->MutableUnknownFields(&spec)->AddVarint(900, 1);
   }));
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(parse_details(status).reason, "UNKNOWN_PARAMETER");
-  EXPECT_THAT(status.error_message(), HasSubstr("cfg_rescale"));
+  EXPECT_THAT(status.error_message(), HasSubstr("900"));
+}
+
+TEST_F(ValidationTest, PixelsOfAllImages) {
+  const v1::Limits bounds = limits();
+  const auto size = [&](int64_t pixels, int images) {
+    return on_spec([=](GenerationSpec& spec) {
+      spec.set_width(bounds.max_edge());
+      spec.set_height(static_cast<int>(pixels / bounds.max_edge()));
+      spec.set_num_images(images);
+    });
+  };
+  ASSERT_GT(int64_t{bounds.max_edge()} * bounds.max_edge(), kMaxPixels);
+  expect_accepted(size(kMaxPixels, 1));
+  expect_refused("spec.height", size(kMaxPixels * 2, 1), "LIMIT_EXCEEDED");
+  expect_accepted(size(kMaxPixels, kMaxRequestPixels / kMaxPixels));
+  expect_refused("spec.num_images",
+                 size(kMaxPixels, kMaxRequestPixels / kMaxPixels + 1),
+                 "LIMIT_EXCEEDED");
 }
 
 TEST_F(ValidationTest, EveryViolationAtOnce) {

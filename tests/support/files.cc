@@ -31,8 +31,8 @@ std::string runfile(absl::string_view path) {
     root = test_root;
   } else {
     // Not run as a test: the runfiles lie beside the program.
-    root = std::filesystem::read_symlink("/proc/self/exe").string() +
-           ".runfiles";
+    root =
+        std::filesystem::read_symlink("/proc/self/exe").string() + ".runfiles";
   }
   return absl::StrCat(root, "/ferry/", path);
 }
