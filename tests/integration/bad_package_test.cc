@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/daemon_fixture.h"
@@ -31,13 +30,6 @@ struct Damage {
 
 void remove_file(const std::string& path) {
   ASSERT_TRUE(std::filesystem::remove(path)) << path;
-}
-
-void replace_in_file(const std::string& path, const std::string& from,
-                     const std::string& to) {
-  const std::string text = read_file(path).value_or("");
-  ASSERT_THAT(text, HasSubstr(from));
-  write_file(path, absl::StrReplaceAll(text, {{from, to}}));
 }
 
 void truncate_file(const std::string& path) {
