@@ -51,6 +51,25 @@ def ferry_cc_test(name, copts = [], deps = [], size = "small", linkstatic = True
         **kwargs
     )
 
+def ferry_py_test(name, main, data = [], size = "small", **kwargs):
+    """A test of Python's unittest, run by Debian's Python; its cases count.
+
+    Args:
+      name: the test.
+      main: the file that holds the test cases.
+      data: what it reads, runs or imports: modules of the same folder.
+      size: as everywhere.
+      **kwargs: as everywhere.
+    """
+    native.sh_test(
+        name = name,
+        size = size,
+        srcs = ["//tools:run_unittest.py"],
+        args = ["$(rootpath %s)" % main],
+        data = [main] + data,
+        **kwargs
+    )
+
 def ferry_proto_library(name, srcs, deps = [], services = [], visibility = None):
     """C++ classes of .proto files, under their canonical names.
 

@@ -28,7 +28,7 @@ absl::string_view level_name(spdlog::level::level_enum level) {
     case spdlog::level::info:
       return "info";
     case spdlog::level::warn:
-      return "warning";
+      return "warn";
     default:
       return "error";
   }
@@ -157,10 +157,10 @@ absl::Status init_logging(const LogOptions& options) {
 absl::StatusOr<LogLevel> parse_log_level(absl::string_view text) {
   if (text == "debug") return LogLevel::kDebug;
   if (text == "info") return LogLevel::kInfo;
-  if (text == "warning") return LogLevel::kWarning;
+  if (text == "warn") return LogLevel::kWarning;
   if (text == "error") return LogLevel::kError;
   return absl::InvalidArgumentError(absl::StrCat(
-      "log_level: must be debug, info, warning or error, got '", text, "'"));
+      "log_level: must be debug, info, warn or error, got '", text, "'"));
 }
 
 absl::StatusOr<LogFormat> parse_log_format(absl::string_view text) {

@@ -76,7 +76,7 @@ TEST_F(LoggingTest, NobodyForgesALineOrAField) {
   log_warning("refused", {{"peer", "x\n2026 error ferryd[1] forged"},
                           {"labels", "a job=jobs/2"}});
   ASSERT_THAT(lines(), SizeIs(1));
-  EXPECT_THAT(lines()[0], HasSubstr(" warning ferryd["));
+  EXPECT_THAT(lines()[0], HasSubstr(" warn ferryd["));
   EXPECT_THAT(lines()[0], HasSubstr("peer=\"x\\n2026 error"));
   EXPECT_THAT(lines()[0], HasSubstr("labels=\"a job=jobs/2\""));
 }
@@ -108,10 +108,10 @@ TEST(LogOptionsTest, NamesAFileThatCannotBeOpened) {
 }
 
 TEST(LogOptionsTest, ParsesLevelsAndFormats) {
-  EXPECT_EQ(*parse_log_level("warning"), LogLevel::kWarning);
+  EXPECT_EQ(*parse_log_level("warn"), LogLevel::kWarning);
   EXPECT_EQ(*parse_log_format("json"), LogFormat::kJson);
   EXPECT_THAT(std::string(parse_log_level("loud").status().message()),
-              HasSubstr("debug, info, warning or error"));
+              HasSubstr("debug, info, warn or error"));
   EXPECT_FALSE(parse_log_format("").ok());
 }
 

@@ -1,63 +1,180 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "ferry/v1/generation_service.pb.h"
+#include "platform/base/clock.h"
+#include "platform/base/mutex.h"
+#include "server/core/daemon_config.h"
+#include "server/core/deadline_timer.h"
 #include "server/core/job.h"
+#include "server/core/job_queue.h"
+#include "server/core/job_registry.h"
+#include "server/core/pipeline_directory.h"
 #include "server/core/rank.h"
+#include "server/core/run_times.h"
+#include "server/core/spec_validator.h"
 
 namespace ferry {
 
 // Takes generations in, keeps them in the bounded queue and runs them on the
 // ranks that are ready: what the gRPC services and the supervisor talk to.
 //
-// (Sketch of the seam. The owner of server/core may split it into registry,
-// queue and scheduler classes behind this facade.)
+// A job waits in the queue of its pipeline and goes to the first rank that is
+// free. It is run once: nothing is retried. A time that runs out (queue
+// timeout, client deadline, run timeout) is noticed by a timer of its own,
+// whether or not anybody reads the job.
 //
-// Threads: thread-safe.
+// Ownership: owns the queues, the registry, a thread for each rank and the
+//   timer. Before it is destroyed no call of it or of a job's request_cancel
+//   may be in progress, and every rank's run() must return soon.
+// Threads: thread-safe. No callback is called with the lock held.
 class GenerationManager {
  public:
+  struct Options {
+    // Of one pipeline, beyond what idle ranks take at once.
+    int max_queue_jobs = 64;
+    int64_t max_queue_bytes = int64_t{512} << 20;
+    absl::Duration run_timeout = absl::InfiniteDuration();
+    int max_finished_jobs = 256;
+    RequestCaps caps;
+    // What clients are told to wait while a pipeline loads or the server ends.
+    absl::Duration retry_delay = absl::Seconds(5);
+    std::function<int64_t()> draw_seed = draw_random_seed;
+  };
+  static Options options_from(const DaemonConfig& config);
+
+  // `directory` and `clock` must outlive the manager.
+  GenerationManager(Options options, const PipelineDirectory& directory,
+                    const Clock& clock);
+  ~GenerationManager();
+  GenerationManager(const GenerationManager&) = delete;
+  GenerationManager& operator=(const GenerationManager&) = delete;
+
   // Validates everything at once, applies the admission rules (queue bounds,
   // draining, pipeline state, deadline) and queues the job.
   // `deadline` is monotonic (Clock::monotonic), infinite when the client set
   // none. With request.validate_only the job is returned unqueued, in
   // STATE_UNSPECIFIED, as an effective spec only.
+  // The pointer that is returned is the stream's: when its last copy goes, the
+  // job's outputs go too (Job::drop_outputs).
   absl::StatusOr<std::shared_ptr<Job>> submit(
-      const v1::GenerateRequest& request, absl::Duration deadline);
+      const v1::GenerateRequest& request, absl::Duration deadline)
+      EXCLUDES_LOCK(mutex_);
 
   // NOT_FOUND with JOB_NOT_FOUND or JOB_EXPIRED.
   absl::StatusOr<std::shared_ptr<Job>> find(const std::string& name) const;
   // Newest first, without specs and outputs; pages end at page_size or 512 KiB.
   absl::StatusOr<v1::ListJobsResponse> list(
       const v1::ListJobsRequest& request) const;
-  // Idempotent.
+  // Idempotent. A queued job has ended when it returns, a running one ends
+  // when its rank is free.
   absl::StatusOr<v1::Job> cancel(const std::string& name);
 
   // The supervisor adds a rank once its group is ready, and removes it when the
   // group is lost or stops; remove_rank() blocks until the rank runs nothing
   // (REQUIRES: its run() returns soon, because its process is gone or idle).
-  void add_rank(const std::string& pipeline, std::shared_ptr<Rank> rank);
+  // Queued jobs stay. Removing a rank that is not there does nothing.
+  void add_rank(const std::string& pipeline, std::shared_ptr<Rank> rank)
+      EXCLUDES_LOCK(mutex_);
   void remove_rank(const std::string& pipeline,
-                   const std::shared_ptr<Rank>& rank);
+                   const std::shared_ptr<Rank>& rank) EXCLUDES_LOCK(mutex_);
   // Ends all queued jobs of a pipeline that will not come back.
-  void fail_queued(const std::string& pipeline, const absl::Status& error);
+  // REQUIRES: the directory says so already, so that no new ones come.
+  void fail_queued(const std::string& pipeline, const absl::Status& error)
+      EXCLUDES_LOCK(mutex_);
 
   // Draining: from now on submit() gives UNAVAILABLE/SERVER_DRAINING, queued
   // jobs end with it, running ones go on.
-  void begin_drain();
+  void begin_drain() EXCLUDES_LOCK(mutex_);
   // Blocks until nothing runs or the timeout has passed; returns whether
   // nothing runs.
-  bool wait_idle(absl::Duration timeout);
+  bool wait_idle(absl::Duration timeout) EXCLUDES_LOCK(mutex_);
   // Ends every running job with `error`.
-  void cancel_all(const absl::Status& error);
+  void cancel_all(const absl::Status& error) EXCLUDES_LOCK(mutex_);
 
-  int queued() const;
-  int running() const;
+  // Ends what is over time, and returns the monotonic time at which the next
+  // job will be. The timer calls it at that time; public for tests, whose
+  // clock moves by hand.
+  absl::Duration expire() EXCLUDES_LOCK(mutex_);
+
+  int queued() const EXCLUDES_LOCK(mutex_);
+  int running() const EXCLUDES_LOCK(mutex_);
+
+ private:
+  // A rank and the thread that feeds it.
+  struct Worker {
+    std::shared_ptr<Rank> rank;
+    std::thread thread;
+    // Takes a job as soon as there is one.
+    bool idle = true;
+    // Its group was lost: it takes no job and waits for remove_rank().
+    bool lost = false;
+    bool stopping = false;
+  };
+  struct PipelineState {
+    PipelineState(int max_jobs, int64_t max_bytes)
+        : queue(max_jobs, max_bytes) {}
+    JobQueue queue;
+    std::vector<std::unique_ptr<Worker>> workers;
+  };
+  struct RunningJob {
+    std::shared_ptr<Job> job;
+    absl::Duration started;
+  };
+
+  absl::Status check_state(const v1::Pipeline& pipeline,
+                           bool validate_only) const;
+  absl::Status admit(const std::shared_ptr<Job>& job) EXCLUDES_LOCK(mutex_);
+  absl::Status check_deadline_locked(const Job& job, const PipelineState& state)
+      REQUIRES_LOCK(mutex_);
+  absl::Duration queue_retry_delay_locked(const std::string& pipeline)
+      REQUIRES_LOCK(mutex_);
+
+  PipelineState& state_locked(const std::string& pipeline)
+      REQUIRES_LOCK(mutex_);
+  void finish_locked(Job& job, const absl::Status& status)
+      REQUIRES_LOCK(mutex_);
+  void fail_queue_locked(PipelineState& state, const absl::Status& error)
+      REQUIRES_LOCK(mutex_);
+  // A queued job was asked to end.
+  void end_queued(Job& job) EXCLUDES_LOCK(mutex_);
+
+  // The thread of a worker.
+  void feed(const std::string& pipeline, Worker& worker) EXCLUDES_LOCK(mutex_);
+  // Blocks until there is a job, and starts it. Null: the worker stops.
+  std::shared_ptr<Job> next_job(const std::string& pipeline, Worker& worker)
+      EXCLUDES_LOCK(mutex_);
+  void run_job(const std::shared_ptr<Job>& job, Worker& worker)
+      EXCLUDES_LOCK(mutex_);
+  // Stops the workers and joins their threads.
+  void join(std::vector<std::unique_ptr<Worker>> workers) EXCLUDES_LOCK(mutex_);
+
+  const Options options_;
+  const PipelineDirectory& directory_;
+  const Clock& clock_;
+  JobRegistry registry_;
+
+  // Taken before the locks of a job, the registry and the directory.
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::map<std::string, PipelineState> pipelines_ GUARDED_BY(mutex_);
+  std::map<const Job*, RunningJob> running_ GUARDED_BY(mutex_);
+  RunTimes run_times_ GUARDED_BY(mutex_);
+  bool draining_ GUARDED_BY(mutex_) = false;
+
+  // Last: its thread uses the others.
+  DeadlineTimer timer_;
 };
 
 }  // namespace ferry

@@ -24,14 +24,15 @@ class RankEvents {
 
 // One rank of a worker group that is ready: what the scheduler may ask of it.
 //
-// Implemented by server/supervisor over gRPC. Thread-safe.
+// Implemented by server/ipc over gRPC. Thread-safe.
 class Rank {
  public:
   virtual ~Rank() = default;
 
   // Runs one generation and blocks until it has ended. When the process or
-  // its group is lost: UNAVAILABLE with reason WORKER_LOST. Errors of the
-  // worker come through as they are.
+  // its group is lost: UNAVAILABLE with reason WORKER_LOST; the rank is useless
+  // from then on and must be given no other job, since it is removed a moment
+  // later only. Errors of the worker come through as they are.
   // REQUIRES: no other run() of this rank is in progress.
   virtual absl::StatusOr<worker::v1::GenerationSummary> run(
       const worker::v1::RunGenerationRequest& request, RankEvents& events) = 0;

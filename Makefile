@@ -1,0 +1,31 @@
+# Each target sets up by itself what it needs and is missing.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build test lint format demo bench goldens-check
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
+
+setup:  ## install Debian packages and LibTorch, once
+	@tools/setup
+
+build: setup  ## build everything; programs come to lie below bazel-bin/
+	bazel build //...
+
+test:  ## run all tests that need no GPU
+	tools/test
+
+lint: setup  ## formatting, clang-tidy, buf, and the rules of the build
+	tools/lint/run
+
+format: setup  ## format all C++ sources in place
+	git ls-files -z -co --exclude-standard '*.h' '*.cc' | xargs -0r clang-format -i
+
+demo:  ## make a picture with the demo pipeline
+	tools/demo
+
+bench: setup  ## measure; one JSON object a line on standard output
+	@tests/benchmarks/run
+
+goldens-check:  ## compute the schedulers' golden numbers again and compare
+	tools/goldens/check

@@ -1,0 +1,115 @@
+#include "client/flags.h"
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+
+ABSL_FLAG(std::string, address, "127.0.0.1:8001",
+          "Where ferryd listens: HOST:PORT or unix:PATH.");
+ABSL_FLAG(bool, json, false, "Prints results as JSON.");
+ABSL_FLAG(absl::Duration, timeout, absl::InfiniteDuration(),
+          "Longest time of a call, such as 90s; also the generation's "
+          "deadline. Calls that answer at once take 10s at most.");
+
+ABSL_FLAG(std::string, o, "", "generate: the file that gets the picture.");
+ABSL_FLAG(
+    std::string, pipeline, "",
+    "generate: the pipeline; the server's first one when it is left out.");
+ABSL_FLAG(std::string, negative, "", "generate: what shall not be there.");
+ABSL_FLAG(std::optional<int64_t>, seed, std::nullopt,
+          "generate: same seed, same picture; drawn by the server when it is "
+          "left out.");
+ABSL_FLAG(std::optional<int32_t>, steps, std::nullopt,
+          "generate: denoising steps.");
+ABSL_FLAG(std::optional<int32_t>, width, std::nullopt, "generate: pixels.");
+ABSL_FLAG(std::optional<int32_t>, height, std::nullopt, "generate: pixels.");
+ABSL_FLAG(std::optional<double>, guidance, std::nullopt,
+          "generate: how closely to follow the prompt.");
+ABSL_FLAG(std::optional<int32_t>, num_images, std::nullopt,
+          "generate: pictures; image i has seed + i and the index i in its "
+          "file's name.");
+ABSL_FLAG(int32_t, priority, 0, "generate: 0 to 9, higher first.");
+ABSL_FLAG(std::string, format, "", "generate: png or raw (RGB, 8 bits).");
+ABSL_FLAG(bool, embed_metadata, false,
+          "generate: writes prompt and settings into the file.");
+ABSL_FLAG(std::string, preview, "",
+          "generate: the file that gets a small JPEG while it denoises.");
+ABSL_FLAG(int32_t, preview_every, 5, "generate: steps between previews.");
+
+namespace ferry {
+namespace {
+
+absl::Status set_format(v1::OutputSpec* output) {
+  const std::string format = absl::GetFlag(FLAGS_format);
+  if (format == "png") {
+    output->set_format(v1::OutputSpec::FORMAT_PNG);
+  } else if (format == "raw") {
+    output->set_format(v1::OutputSpec::FORMAT_RAW_RGB8);
+  } else if (!format.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--format: must be png or raw, got '", format, "'"));
+  }
+  output->set_embed_metadata(absl::GetFlag(FLAGS_embed_metadata));
+  return absl::OkStatus();
+}
+
+void set_numbers(v1::GenerationSpec* spec) {
+  const auto set = [&](const auto& value, auto setter) {
+    if (value.has_value()) (spec->*setter)(*value);
+  };
+  set(absl::GetFlag(FLAGS_seed), &v1::GenerationSpec::set_seed);
+  set(absl::GetFlag(FLAGS_steps), &v1::GenerationSpec::set_num_inference_steps);
+  set(absl::GetFlag(FLAGS_width), &v1::GenerationSpec::set_width);
+  set(absl::GetFlag(FLAGS_height), &v1::GenerationSpec::set_height);
+  set(absl::GetFlag(FLAGS_guidance), &v1::GenerationSpec::set_guidance_scale);
+  set(absl::GetFlag(FLAGS_num_images), &v1::GenerationSpec::set_num_images);
+}
+
+}  // namespace
+
+absl::string_view flags_file() { return __FILE__; }
+
+absl::StatusOr<GenerateOptions> generate_options(const CommandLine& line,
+                                                 const std::string& prompt) {
+  GenerateOptions options;
+  options.output = absl::GetFlag(FLAGS_o);
+  if (options.output.empty()) {
+    return absl::InvalidArgumentError("-o: must name the picture's file");
+  }
+  options.request.set_priority(absl::GetFlag(FLAGS_priority));
+  v1::GenerationSpec* spec = options.request.mutable_spec();
+  spec->set_prompt(prompt);
+  if (const std::string name = absl::GetFlag(FLAGS_pipeline); !name.empty()) {
+    spec->set_pipeline(resource_name("pipelines", name));
+  }
+  // An empty one counts: it turns guidance on.
+  if (line.has("negative")) {
+    spec->set_negative_prompt(absl::GetFlag(FLAGS_negative));
+  }
+  set_numbers(spec);
+  if (absl::Status status = set_format(spec->mutable_output()); !status.ok()) {
+    return status;
+  }
+  options.preview = absl::GetFlag(FLAGS_preview);
+  if (!options.preview.empty()) {
+    spec->mutable_preview()->set_interval_steps(
+        absl::GetFlag(FLAGS_preview_every));
+  } else if (line.has("preview_every")) {
+    return absl::InvalidArgumentError("--preview_every: needs --preview=FILE");
+  }
+  return options;
+}
+
+absl::Status refuse_generate_flags(const CommandLine& line,
+                                   absl::string_view command) {
+  for (const std::string& flag : line.given) {
+    if (flag == "address" || flag == "json" || flag == "timeout") continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", flag, ": '", command, "' does not take it"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ferry

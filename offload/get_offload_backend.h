@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "offload/offload_backend.h"
+#include "offload/offload_config.h"
+#include "platform/device/platform.h"
+
+namespace ferry {
+
+// What was chosen, and why.
+struct OffloadBackendChoice {
+  // Null: no offloading; the pipeline runs as it is.
+  std::unique_ptr<OffloadBackend> backend;
+  // One sentence for the log and the offload report.
+  std::string reason;
+};
+
+// Chooses the backend for a configuration on a platform; the only place that
+// knows the implementations. Installs nothing: that is enable()'s business.
+// Not asked for, or not supported by the platform: no backend and the reason.
+// UNIMPLEMENTED for a strategy that has no backend on this platform.
+absl::StatusOr<OffloadBackendChoice> get_offload_backend(
+    const OffloadConfig& config, const Platform& platform);
+
+}  // namespace ferry

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "offload/hook_registry.h"
+
+namespace ferry {
+
+// What a component is for; decides what may be on the device together.
+enum class ComponentRole { kDit, kTextEncoder, kVae, kResident };
+
+// As reports write it: dit, text_encoder, vae, resident.
+constexpr absl::string_view to_string(ComponentRole role) {
+  switch (role) {
+    case ComponentRole::kDit:
+      return "dit";
+    case ComponentRole::kTextEncoder:
+      return "text_encoder";
+    case ComponentRole::kVae:
+      return "vae";
+    case ComponentRole::kResident:
+      return "resident";
+  }
+  return "unknown";
+}
+
+// One block of a stack that can be streamed.
+struct OffloadableBlock {
+  // Dotted path from the pipeline's root, such as transformer.blocks.3.
+  std::string path;
+  // Called around every method of the block.
+  HookRegistry* hooks = nullptr;
+  // Weights and buffers, storages shared inside the block counted once.
+  int64_t bytes = 0;
+};
+
+// Blocks in the order in which a pass runs through them.
+struct BlockStack {
+  std::vector<OffloadableBlock> blocks;
+};
+
+// A component of the pipeline.
+struct OffloadableComponent {
+  // Dotted path from the pipeline's root, such as transformer.
+  std::string path;
+  ComponentRole role = ComponentRole::kResident;
+  // Called around every method of the component's root.
+  HookRegistry* hooks = nullptr;
+  // At most one for a DiT, whose containers are concatenated; one for each
+  // declared container of an encoder; none without declared blocks.
+  std::vector<BlockStack> stacks;
+  // Weights and buffers, shared storages counted once.
+  int64_t bytes = 0;
+};
+
+// A loaded pipeline as an offload backend sees it: components with their roles
+// and hooks, blocks in order.
+//
+// Ownership: implemented and owned by the pipeline, which owns everything that
+//   it points at; outlives the backend's hooks.
+// Threads: not thread-safe; confined to the worker's step thread.
+class OffloadableModule {
+ public:
+  virtual ~OffloadableModule() = default;
+
+  // DiTs, then encoders, VAEs and residents, each in declaration order;
+  // constant.
+  virtual const std::vector<OffloadableComponent>& components() const = 0;
+
+  // Resets every hook registry after an abandoned pass.
+  virtual void reset_hooks() = 0;
+};
+
+}  // namespace ferry

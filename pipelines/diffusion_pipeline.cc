@@ -1,0 +1,155 @@
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pipelines/generation.h"
+#include "pipelines/generation_observer.h"
+#include "pipelines/package.h"
+#include "pipelines/pipeline.h"
+#include "pipelines/schedulers/load_noise_scheduler.h"
+#include "pipelines/tokenizers/tokenizer.h"
+#include "pipelines/torchscript/root_module.h"
+#include "pipelines/torchscript/torch_settings.h"
+#include "pipelines/torchscript/torch_status.h"
+#include "platform/base/logging.h"
+#include "platform/base/status_macros.h"
+
+namespace ferry {
+namespace {
+
+std::optional<c10::ScalarType> to_scalar_type(config::v1::ComputeDtype dtype) {
+  switch (dtype) {
+    case config::v1::COMPUTE_DTYPE_FLOAT32:
+      return c10::kFloat;
+    case config::v1::COMPUTE_DTYPE_BFLOAT16:
+      return c10::kBFloat16;
+    case config::v1::COMPUTE_DTYPE_FLOAT16:
+      return c10::kHalf;
+    default:
+      return std::nullopt;
+  }
+}
+
+// Runs a generation for its own sake.
+class SilentObserver : public GenerationObserver {
+ public:
+  bool is_cancelled() override { return false; }
+  void on_progress(const v1::Progress&) override {}
+  void on_preview(v1::Preview) override {}
+  absl::Status on_output(const v1::OutputInfo&, std::string) override {
+    return absl::OkStatus();
+  }
+};
+
+// The one implementation of Pipeline: TorchScript stages around a C++ loop.
+class DiffusionPipeline : public Pipeline {
+ public:
+  DiffusionPipeline(PipelineParts parts, const PipelineOptions& options)
+      : parts_(std::move(parts)), options_(options) {
+    fill_description();
+  }
+
+  const v1::Pipeline& description() const override { return description_; }
+
+  absl::StatusOr<GenerationReport> generate(
+      const v1::GenerationSpec& spec, GenerationObserver& observer) override {
+    TorchScope scope(options_.intra_op_threads);
+    absl::StatusOr<GenerationReport> report;
+    RETURN_IF_ERROR(call_torch("generation", [&] {
+      report = Generation(parts_, spec, observer).run();
+    }));
+    return report;
+  }
+
+  OffloadableModule& offloadable_module() override {
+    return parts_.root->offloadable_module();
+  }
+
+  // One step at the smallest size: shows that the methods fit together, so
+  // that "loaded" means that a request can succeed, and makes the first
+  // request as fast as the others.
+  absl::Status warm_up() {
+    v1::GenerationSpec spec = description_.defaults();
+    spec.set_prompt("warm-up");
+    spec.set_num_inference_steps(1);
+    spec.mutable_output()->set_format(v1::OutputSpec::FORMAT_RAW_RGB8);
+    const v1::Limits& limits = description_.limits();
+    const int multiple = limits.size_multiple();
+    const int edge = (limits.min_edge() + multiple - 1) / multiple * multiple;
+    if (edge <= limits.max_edge() &&
+        int64_t{edge} * edge <= limits.max_pixels()) {
+      spec.set_height(edge);
+      spec.set_width(edge);
+    }
+    SilentObserver observer;
+    const absl::Status status = generate(spec, observer).status();
+    if (status.ok()) return status;
+    return absl::Status(status.code(),
+                        absl::StrCat(parts_.manifest.module(), ": warm-up: ",
+                                     status.message()));
+  }
+
+ private:
+  void fill_description() {
+    const config::v1::PipelineManifest& manifest = parts_.manifest;
+    *description_.mutable_tasks() = manifest.tasks();
+    *description_.mutable_limits() = manifest.limits();
+    description_.add_schedulers(parts_.scheduler->name());
+    description_.set_version(manifest.version());
+    v1::GenerationSpec* const defaults = description_.mutable_defaults();
+    defaults->set_height(manifest.defaults().height());
+    defaults->set_width(manifest.defaults().width());
+    defaults->set_num_inference_steps(manifest.defaults().num_inference_steps());
+    defaults->set_num_images(1);
+    defaults->set_scheduler(parts_.scheduler->name());
+    defaults->mutable_output()->set_format(v1::OutputSpec::FORMAT_PNG);
+    if (manifest.guidance() != config::v1::GUIDANCE_NONE) {
+      defaults->set_guidance_scale(manifest.defaults().guidance_scale());
+    }
+  }
+
+  const PipelineParts parts_;
+  const PipelineOptions options_;
+  v1::Pipeline description_;
+};
+
+absl::StatusOr<PipelineParts> load_parts(const Package& package) {
+  PipelineParts parts;
+  parts.manifest = package.manifest;
+  ASSIGN_OR_RETURN(parts.scheduler,
+                   load_noise_scheduler(package.directory /
+                                        package.manifest.scheduler().config()));
+  RootModule::Options options;
+  options.compute_dtype = to_scalar_type(package.manifest.compute_dtype());
+  for (const auto& tokenizer : package.manifest.tokenizers()) {
+    ASSIGN_OR_RETURN(auto loaded,
+                     Tokenizer::load(tokenizer, package.directory));
+    parts.tokenizers.push_back(std::move(loaded));
+    options.attention_masks.push_back(tokenizer.attention_mask());
+  }
+  ASSIGN_OR_RETURN(parts.root,
+                   RootModule::load(package.directory,
+                                    package.manifest.module(), options));
+  for (const std::string& warning : parts.root->warnings()) {
+    log_warning(warning, {{"file", package.manifest.module()}});
+  }
+  return parts;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Pipeline>> Pipeline::load(
+    const std::filesystem::path& directory, const PipelineOptions& options) {
+  ASSIGN_OR_RETURN(const Package package, Package::load(directory));
+  set_deterministic_mode();
+  TorchScope scope(options.intra_op_threads);
+  ASSIGN_OR_RETURN(PipelineParts parts, load_parts(package));
+  auto pipeline =
+      std::make_unique<DiffusionPipeline>(std::move(parts), options);
+  RETURN_IF_ERROR(pipeline->warm_up());
+  return pipeline;
+}
+
+}  // namespace ferry

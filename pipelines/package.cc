@@ -1,0 +1,80 @@
+#include "pipelines/package.h"
+
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/text_format.h>
+
+#include <fstream>
+#include <sstream>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "pipelines/manifest_check.h"
+#include "platform/base/status_macros.h"
+
+namespace ferry {
+namespace {
+
+constexpr char kManifestFile[] = "ferry.txtpb";
+constexpr size_t kMaxManifestBytes = 1 << 20;
+
+absl::StatusOr<std::string> read_manifest(
+    const std::filesystem::path& directory) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(directory, error)) {
+    return absl::NotFoundError(
+        absl::StrCat(directory.string(), ": is no directory"));
+  }
+  std::ifstream stream(directory / kManifestFile, std::ios::binary);
+  if (!stream) {
+    return absl::NotFoundError(absl::StrCat(
+        kManifestFile, ": cannot be read in ", directory.string()));
+  }
+  std::string text(kMaxManifestBytes + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(stream.gcount()));
+  if (text.size() > kMaxManifestBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kManifestFile, ": is larger than ", kMaxManifestBytes, " bytes"));
+  }
+  return text;
+}
+
+// Gathers what the text format's parser complains of.
+class ErrorCollector : public google::protobuf::io::ErrorCollector {
+ public:
+  // Counts lines and columns from zero.
+  void AddError(int line, google::protobuf::io::ColumnNumber column,
+                const std::string& message) override {
+    errors_.push_back(
+        absl::StrCat(kManifestFile, ":", line + 1, ":", column + 1, ": ",
+                     message));
+  }
+
+  absl::Status status() const {
+    return absl::InvalidArgumentError(absl::StrJoin(errors_, "; "));
+  }
+
+ private:
+  std::vector<std::string> errors_;
+};
+
+}  // namespace
+
+absl::StatusOr<Package> Package::load(const std::filesystem::path& directory) {
+  ASSIGN_OR_RETURN(const std::string text, read_manifest(directory));
+  Package package{directory, {}};
+  google::protobuf::TextFormat::Parser parser;
+  ErrorCollector errors;
+  parser.RecordErrorsTo(&errors);
+  if (!parser.ParseFromString(text, &package.manifest)) return errors.status();
+  fill_manifest_defaults(&package.manifest);
+  if (absl::Status status = check_manifest(package.manifest); !status.ok()) {
+    return absl::Status(status.code(),
+                        absl::StrCat(kManifestFile, ": ", status.message()));
+  }
+  return package;
+}
+
+}  // namespace ferry

@@ -1,0 +1,214 @@
+#include "pipelines/schedulers/flow_match_euler_discrete.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ATen/TensorOperators.h"
+#include "ATen/ops/scalar_tensor.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "pipelines/schedulers/sigma_grids.h"
+#include "platform/base/status_macros.h"
+
+namespace ferry {
+namespace {
+
+struct FlowMatchOptions {
+  int64_t num_train_timesteps = 1000;
+  double shift = 1.0;
+  bool use_dynamic_shifting = false;
+  DynamicShift dynamic_shift;
+  bool linear_time_shift = false;
+  // 0: none.
+  double shift_terminal = 0;
+  bool invert_sigmas = false;
+  bool use_karras_sigmas = false;
+  bool use_exponential_sigmas = false;
+};
+
+class FlowMatchSchedule : public NoiseSchedule {
+ public:
+  FlowMatchSchedule(std::vector<float> timesteps, std::vector<float> sigmas)
+      : NoiseSchedule(std::move(timesteps), std::move(sigmas),
+                      /*init_noise_sigma=*/1.0f) {}
+
+  at::Tensor scale_model_input(const at::Tensor& sample, int) const override {
+    return sample;
+  }
+
+  at::Tensor step(const at::Tensor& model_output, int i,
+                  const at::Tensor& sample) override {
+    // A tensor without dimensions: its product keeps model_output's dtype.
+    const at::Tensor dt =
+        at::scalar_tensor(sigmas()[i + 1] - sigmas()[i], at::kFloat);
+    const at::Tensor next = sample.to(at::kFloat) + dt * model_output;
+    return next.to(model_output.scalar_type());
+  }
+};
+
+// Moves levels towards noise by a constant factor.
+template <typename T>
+T shift_sigma(T shift, T shift_minus_one, T sigma) {
+  return shift * sigma / (1 + shift_minus_one * sigma);
+}
+
+// Shifts levels and stretches them to the terminal one. T is the type in which
+// diffusers computes: double for its own grid, float for custom levels.
+template <typename T>
+void shift_sigmas(const FlowMatchOptions& options, double mu,
+                  std::vector<T>* sigmas) {
+  const T factor =
+      static_cast<T>(options.linear_time_shift ? mu : std::exp(mu));
+  const T shift = static_cast<T>(options.shift);
+  const T shift_minus_one = static_cast<T>(options.shift - 1);
+  for (T& sigma : *sigmas) {
+    sigma = options.use_dynamic_shifting
+                ? factor / (factor + (1 / sigma - 1))
+                : shift_sigma(shift, shift_minus_one, sigma);
+  }
+  if (options.shift_terminal == 0) return;
+  const T scale =
+      (1 - sigmas->back()) / static_cast<T>(1 - options.shift_terminal);
+  for (T& sigma : *sigmas) sigma = 1 - (1 - sigma) / scale;
+}
+
+template <typename T>
+std::vector<double> to_doubles(const std::vector<T>& values) {
+  return std::vector<double>(values.begin(), values.end());
+}
+
+class FlowMatchEulerDiscrete : public NoiseScheduler {
+ public:
+  explicit FlowMatchEulerDiscrete(const FlowMatchOptions& options)
+      : options_(options) {}
+
+  std::string name() const override { return "FlowMatchEulerDiscrete"; }
+
+  bool needs_image_seq_len() const override {
+    return options_.use_dynamic_shifting;
+  }
+
+  absl::StatusOr<std::unique_ptr<NoiseSchedule>> make_schedule(
+      const NoiseScheduleOptions& request) const override {
+    if (request.sigmas.empty() && request.num_inference_steps < 1) {
+      return absl::InvalidArgumentError("num_inference_steps is less than 1");
+    }
+    double mu = 0;
+    if (options_.use_dynamic_shifting) {
+      if (!request.image_seq_len.has_value()) {
+        return absl::InvalidArgumentError(
+            "dynamic shifting needs the number of image tokens");
+      }
+      mu = calculate_shift(options_.dynamic_shift, *request.image_seq_len);
+    }
+    const std::vector<double> levels = compute_levels(request, mu);
+    const float train_steps = static_cast<float>(options_.num_train_timesteps);
+    std::vector<float> sigmas;
+    std::vector<float> timesteps;
+    for (double level : levels) {
+      const float sigma = static_cast<float>(level);
+      if (!std::isfinite(sigma)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "FlowMatchEulerDiscrete has no finite noise levels for ",
+            levels.size(), " step(s) with these settings"));
+      }
+      sigmas.push_back(options_.invert_sigmas ? 1 - sigma : sigma);
+      timesteps.push_back(sigmas.back() * train_steps);
+    }
+    sigmas.push_back(options_.invert_sigmas ? 1.0f : 0.0f);
+    return std::make_unique<FlowMatchSchedule>(std::move(timesteps),
+                                               std::move(sigmas));
+  }
+
+ private:
+  // The levels before each step.
+  std::vector<double> compute_levels(const NoiseScheduleOptions& request,
+                                     double mu) const {
+    std::vector<double> levels;
+    if (request.sigmas.empty()) {
+      levels = own_grid(request.num_inference_steps);
+      shift_sigmas(options_, mu, &levels);
+    } else {
+      std::vector<float> custom(request.sigmas.begin(), request.sigmas.end());
+      shift_sigmas(options_, mu, &custom);
+      levels = to_doubles(custom);
+    }
+    const int count = static_cast<int>(levels.size());
+    if (options_.use_karras_sigmas) {
+      return karras_sigmas(levels.back(), levels.front(), count);
+    }
+    if (options_.use_exponential_sigmas) {
+      return exponential_sigmas(levels.back(), levels.front(), count);
+    }
+    return levels;
+  }
+
+  // diffusers' own grid. With a constant shift its ends are shifted here
+  // already, in float32, so that the last level is shifted twice.
+  std::vector<double> own_grid(int count) const {
+    const double train_steps =
+        static_cast<double>(options_.num_train_timesteps);
+    float max = 1.0f;
+    float min = 1.0f / static_cast<float>(train_steps);
+    if (!options_.use_dynamic_shifting) {
+      const float shift = static_cast<float>(options_.shift);
+      const float shift_minus_one = static_cast<float>(options_.shift - 1);
+      max = shift_sigma(shift, shift_minus_one, max);
+      min = shift_sigma(shift, shift_minus_one, min);
+    }
+    std::vector<double> levels =
+        linspace(max * train_steps, min * train_steps, count);
+    for (double& level : levels) level /= train_steps;
+    return levels;
+  }
+
+  const FlowMatchOptions options_;
+};
+
+FlowMatchOptions read_options(SchedulerConfig& config) {
+  FlowMatchOptions options;
+  options.num_train_timesteps =
+      config.get_int("num_train_timesteps", 1000, 1, 1000000);
+  options.shift = config.get_double("shift", 1.0, 1e-6, 1e6);
+  options.use_dynamic_shifting = config.get_bool("use_dynamic_shifting", false);
+  DynamicShift& dynamic = options.dynamic_shift;
+  dynamic.base_shift = config.get_double("base_shift", 0.5, -100, 100);
+  dynamic.max_shift = config.get_double("max_shift", 1.15, -100, 100);
+  dynamic.base_image_seq_len =
+      config.get_int("base_image_seq_len", 256, 1, int64_t{1} << 40);
+  dynamic.max_image_seq_len =
+      config.get_int("max_image_seq_len", 4096, 1, int64_t{1} << 40);
+  options.linear_time_shift =
+      config.get_choice("time_shift_type", "exponential",
+                        {"exponential", "linear"}) == "linear";
+  options.shift_terminal =
+      config.get_optional_double("shift_terminal", 0, 0.999999).value_or(0);
+  options.invert_sigmas = config.get_bool("invert_sigmas", false);
+  options.use_karras_sigmas = config.get_bool("use_karras_sigmas", false);
+  options.use_exponential_sigmas =
+      config.get_bool("use_exponential_sigmas", false);
+  config.refuse("use_beta_sigmas");
+  config.refuse("stochastic_sampling");
+  if (dynamic.base_image_seq_len == dynamic.max_image_seq_len) {
+    config.add_error("max_image_seq_len",
+                     "must differ from base_image_seq_len");
+  }
+  if (options.use_karras_sigmas && options.use_exponential_sigmas) {
+    config.add_error("use_karras_sigmas",
+                     "and use_exponential_sigmas exclude each other");
+  }
+  return options;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<NoiseScheduler>> make_flow_match_euler_discrete(
+    SchedulerConfig config) {
+  const FlowMatchOptions options = read_options(config);
+  RETURN_IF_ERROR(config.finish());
+  return std::make_unique<FlowMatchEulerDiscrete>(options);
+}
+
+}  // namespace ferry

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "absl/status/statusor.h"
+
+namespace ferry {
+
+// What one generation asks of a NoiseScheduler.
+struct NoiseScheduleOptions {
+  // Steps to make; unused with `sigmas`.
+  int num_inference_steps = 0;
+  // Image tokens of the transformer, from which dynamic shifting computes mu.
+  // Required by a scheduler whose needs_image_seq_len() is true.
+  std::optional<int64_t> image_seq_len;
+  // Custom noise levels, falling, in place of the scheduler's own grid. What
+  // they mean is the scheduler's business, as in diffusers:
+  // FlowMatchEulerDiscrete takes one a step and shifts them,
+  // EulerDiscrete takes them as they are, the level after the last step too.
+  std::vector<double> sigmas;
+};
+
+// The noise levels of one generation and the state of its sampler.
+//
+// Ownership: independent of the NoiseScheduler that made it.
+// Threads: not thread-safe; one generation's.
+// Errors: none; what can be wrong was checked when it was made.
+// Shapes: any, as long as model_output's is the sample's.
+class NoiseSchedule {
+ public:
+  virtual ~NoiseSchedule() = default;
+
+  int num_steps() const { return static_cast<int>(timesteps_.size()); }
+  // What the model is told at each step, in the model's own unit (mostly 0 to
+  // 1000); num_steps() values.
+  const std::vector<float>& timesteps() const { return timesteps_; }
+  // Noise levels: before each step, and after the last; num_steps() + 1.
+  const std::vector<float>& sigmas() const { return sigmas_; }
+  // Standard deviation of the initial noise: multiply N(0, 1) by it.
+  float init_noise_sigma() const { return init_noise_sigma_; }
+
+  // Returns what the model gets to see of the latents at step `i`.
+  // REQUIRES: 0 <= i < num_steps().
+  virtual at::Tensor scale_model_input(const at::Tensor& sample,
+                                       int i) const = 0;
+  // Returns the latents after step `i`, in model_output's dtype; computed in
+  // float32. Steps are made in order, each once.
+  // REQUIRES: 0 <= i < num_steps(); equal shapes.
+  virtual at::Tensor step(const at::Tensor& model_output, int i,
+                          const at::Tensor& sample) = 0;
+
+ protected:
+  // `sigmas` has one value more than `timesteps`.
+  NoiseSchedule(std::vector<float> timesteps, std::vector<float> sigmas,
+                float init_noise_sigma)
+      : timesteps_(std::move(timesteps)),
+        sigmas_(std::move(sigmas)),
+        init_noise_sigma_(init_noise_sigma) {}
+
+ private:
+  const std::vector<float> timesteps_;
+  const std::vector<float> sigmas_;
+  const float init_noise_sigma_;
+};
+
+// A sampler: how noise becomes an image. diffusers calls it a scheduler;
+// here a scheduler is what puts requests in order.
+//
+// Immutable, so that requests share nothing but settings. Thread-safe.
+class NoiseScheduler {
+ public:
+  virtual ~NoiseScheduler() = default;
+
+  // diffusers' class name without "Scheduler", such as "EulerDiscrete".
+  virtual std::string name() const = 0;
+  // True if it shifts noise levels by the size of the image.
+  virtual bool needs_image_seq_len() const = 0;
+  // Computes the noise levels of a generation. Errors are INVALID_ARGUMENT.
+  virtual absl::StatusOr<std::unique_ptr<NoiseSchedule>> make_schedule(
+      const NoiseScheduleOptions& options) const = 0;
+};
+
+}  // namespace ferry

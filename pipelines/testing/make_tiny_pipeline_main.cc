@@ -1,0 +1,51 @@
+// Writes a tiny pipeline package for process tests:
+//   make_tiny_pipeline --out=DIR [--slow_products=N] …
+
+#include <cstdio>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "pipelines/testing/tiny_pipeline.h"
+
+ABSL_FLAG(std::string, out, "", "Directory of the package.");
+ABSL_FLAG(bool, traced, false, "Trace blocks instead of scripting them.");
+ABSL_FLAG(int, dits, 1, "Number of DiTs, 1 or 2.");
+ABSL_FLAG(int, blocks, 3, "Blocks of each DiT.");
+ABSL_FLAG(bool, half_weights, false, "Store weights as float16.");
+ABSL_FLAG(bool, attention_mask, false, "encode_prompt takes a mask.");
+ABSL_FLAG(std::string, guidance, "GUIDANCE_CLASSIFIER_FREE",
+          "The manifest's guidance.");
+ABSL_FLAG(bool, declared, true, "Declare components and blocks.");
+ABSL_FLAG(int, slow_products, 0, "256 x 256 matrix products in every step.");
+ABSL_FLAG(double, nan_below_timestep, 0, "denoise returns NaN below it.");
+ABSL_FLAG(double, raise_below_timestep, 0, "denoise raises below it.");
+ABSL_FLAG(std::string, without_method, "", "Leave out a method.");
+ABSL_FLAG(bool, short_denoise, false, "denoise takes no conditioning.");
+ABSL_FLAG(bool, wrong_plan, false, "The plan names a missing container.");
+ABSL_FLAG(bool, forking_block, false, "The first block forks.");
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("Writes a tiny pipeline package.");
+  absl::ParseCommandLine(argc, argv);
+  ferry::TinyPipelineOptions options;
+  options.traced = absl::GetFlag(FLAGS_traced);
+  options.dits = absl::GetFlag(FLAGS_dits);
+  options.blocks = absl::GetFlag(FLAGS_blocks);
+  options.half_weights = absl::GetFlag(FLAGS_half_weights);
+  options.attention_mask = absl::GetFlag(FLAGS_attention_mask);
+  options.guidance = absl::GetFlag(FLAGS_guidance);
+  options.declared = absl::GetFlag(FLAGS_declared);
+  options.slow_products = absl::GetFlag(FLAGS_slow_products);
+  options.nan_below_timestep = absl::GetFlag(FLAGS_nan_below_timestep);
+  options.raise_below_timestep = absl::GetFlag(FLAGS_raise_below_timestep);
+  options.without_method = absl::GetFlag(FLAGS_without_method);
+  options.short_denoise = absl::GetFlag(FLAGS_short_denoise);
+  options.wrong_plan = absl::GetFlag(FLAGS_wrong_plan);
+  options.forking_block = absl::GetFlag(FLAGS_forking_block);
+  const absl::Status status =
+      ferry::write_tiny_pipeline(absl::GetFlag(FLAGS_out), options);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  return 1;
+}

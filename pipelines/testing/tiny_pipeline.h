@@ -1,0 +1,16 @@
+#pragma once
+
+#include <filesystem>
+
+#include "absl/status/status.h"
+#include "pipelines/testing/tiny_pipeline_options.h"
+
+namespace ferry {
+
+// Writes a complete pipeline package, of a few kilobytes and with random but
+// fixed weights, into `directory`, which is made. Pictures are 16 to 128
+// pixels wide and high, in steps of 8; 32 by default, in 4 steps.
+absl::Status write_tiny_pipeline(const std::filesystem::path& directory,
+                                 const TinyPipelineOptions& options);
+
+}  // namespace ferry

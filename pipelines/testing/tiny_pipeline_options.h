@@ -1,0 +1,44 @@
+#pragma once
+
+#include <string>
+
+namespace ferry {
+
+// What a tiny pipeline is like, and what is wrong with it.
+struct TinyPipelineOptions {
+  // Blocks are traced, one type each, in place of scripted ones that share a
+  // type.
+  bool traced = false;
+  // 1 or 2. The second DiT, transformer_2, takes over below timestep 500.
+  int dits = 1;
+  // Blocks of each DiT.
+  int blocks = 3;
+  // Weights are stored as float16, with compute_dtype FLOAT32.
+  bool half_weights = false;
+  // encode_prompt takes a mask.
+  bool attention_mask = false;
+  // GUIDANCE_NONE, GUIDANCE_CLASSIFIER_FREE or GUIDANCE_EMBEDDED.
+  std::string guidance = "GUIDANCE_CLASSIFIER_FREE";
+  // Declares components and blocks; else they are found by their names.
+  bool declared = true;
+
+  // Work of every denoise call: so many products of 256 x 256 matrices, of
+  // some tenths of a millisecond each. Changes no output.
+  int slow_products = 0;
+  // denoise returns NaN when its timestep is below. Step s of n (from 0) has
+  // timestep 1000 (n - s) / n.
+  double nan_below_timestep = 0;
+  // denoise raises an exception when its timestep is below.
+  double raise_below_timestep = 0;
+
+  // The root module lacks this method.
+  std::string without_method;
+  // denoise takes no conditioning.
+  bool short_denoise = false;
+  // _offload_plan names a container that does not exist.
+  bool wrong_plan = false;
+  // The first block forks.
+  bool forking_block = false;
+};
+
+}  // namespace ferry

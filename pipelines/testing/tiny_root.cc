@@ -1,0 +1,302 @@
+#include "pipelines/testing/tiny_root.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <torch/csrc/jit/frontend/tracer.h>
+#include <torch/script.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/substitute.h"
+
+namespace ferry {
+namespace {
+
+using torch::jit::CompilationUnit;
+using torch::jit::Module;
+using Unit = std::shared_ptr<CompilationUnit>;
+
+constexpr char kBlockType[] = "__torch__.tiny.Block";
+
+// Weights differ from each other, and are the same in every process.
+at::Tensor weights(at::IntArrayRef shape, double scale) {
+  thread_local at::Generator generator = at::detail::createCPUGenerator(7);
+  return at::randn(shape, generator, at::kFloat) * scale;
+}
+
+Module make_module(const Unit& unit, const std::string& name) {
+  return Module(c10::QualifiedName("__torch__.tiny." + name), unit,
+                /*shouldMangle=*/true);
+}
+
+void add_names(Module& module, const std::string& attribute,
+               const std::vector<std::string>& names) {
+  module.register_attribute(attribute, c10::ListType::ofStrings(),
+                            c10::List<std::string>(
+                                c10::ArrayRef<std::string>(names)));
+}
+
+using BlockAttributes = std::map<std::string, std::vector<std::string>>;
+
+void add_block_attributes(Module& module, const std::string& attribute,
+                          const BlockAttributes& attributes) {
+  c10::Dict<std::string, c10::List<std::string>> dict;
+  for (const auto& [path, names] : attributes) {
+    dict.insert(path, c10::List<std::string>(
+                          c10::ArrayRef<std::string>(names)));
+  }
+  module.register_attribute(
+      attribute,
+      c10::DictType::create(c10::StringType::get(),
+                            c10::ListType::ofStrings()),
+      dict);
+}
+
+void register_block_state(Module& block) {
+  block.register_parameter("weight", weights({kTinyWidth, kTinyWidth}, 0.3),
+                           false);
+  block.register_parameter("bias", weights({kTinyWidth}, 0.1), false);
+  block.register_buffer("scale", at::full({}, 0.5));
+}
+
+Module make_scripted_block(const Unit& unit, bool forking) {
+  if (!forking) {
+    if (const auto type = unit->get_class(c10::QualifiedName(kBlockType))) {
+      Module block(unit, type);
+      block.setattr("weight", weights({kTinyWidth, kTinyWidth}, 0.3));
+      block.setattr("bias", weights({kTinyWidth}, 0.1));
+      block.setattr("scale", at::full({}, 0.5));
+      block.setattr("training", false);
+      return block;
+    }
+  }
+  Module block(c10::QualifiedName(forking ? "__torch__.tiny.ForkingBlock"
+                                          : kBlockType),
+               unit, /*shouldMangle=*/false);
+  register_block_state(block);
+  block.define(R"(
+def mix(self, x):
+    return torch.tanh(torch.matmul(x, self.weight) + self.bias)
+)");
+  block.define(forking ? R"(
+def forward(self, x, t):
+    future = torch.jit._fork(self.mix, x + t)
+    return x + self.scale * torch.jit._wait(future)
+)"
+                       : R"(
+def forward(self, x, t):
+    return x + self.scale * self.mix(x + t)
+)");
+  return block;
+}
+
+// What the tracer sees of a block.
+at::Tensor traced_forward(const Module& block, const at::Tensor& x,
+                          const at::Tensor& t) {
+  const at::Tensor mixed =
+      at::tanh(at::matmul(x + t, block.attr("weight").toTensor()) +
+               block.attr("bias").toTensor());
+  return x + block.attr("scale").toTensor() * mixed;
+}
+
+void add_traced_method(const Unit& unit, Module& block,
+                       const std::string& name) {
+  const at::Tensor x = at::ones({2, 4, kTinyWidth});
+  const at::Tensor t = at::ones({2, 1, kTinyWidth});
+  const auto traced = torch::jit::tracer::trace(
+      {x, t},
+      [&](torch::jit::Stack inputs) {
+        return torch::jit::Stack{traced_forward(block, inputs[0].toTensor(),
+                                                inputs[1].toTensor())};
+      },
+      [](const torch::autograd::Variable&) { return std::string(); },
+      /*strict=*/true, /*force_outplace=*/false, &block, {"x", "t"});
+  block.type()->addMethod(
+      unit->create_function(c10::QualifiedName(*block.type()->name(), name),
+                            traced.first->graph));
+}
+
+Module make_container(const Unit& unit, const std::vector<Module>& modules) {
+  Module container = make_module(unit, "ModuleList");
+  for (size_t i = 0; i < modules.size(); ++i) {
+    container.register_module(absl::StrCat(i), modules[i]);
+  }
+  return container;
+}
+
+// Lines that run x through all blocks of self.blocks.
+std::string run_blocks(int blocks) {
+  std::string code;
+  for (int i = 0; i < blocks; ++i) {
+    absl::StrAppend(&code, "    x = getattr(self.blocks, \"", i,
+                    "\").forward(x, t)\n");
+  }
+  return code;
+}
+
+Module make_dit(const Unit& unit, const TinyPipelineOptions& options) {
+  std::vector<Module> blocks;
+  for (int i = 0; i < options.blocks; ++i) {
+    blocks.push_back(make_tiny_block(unit, options.traced,
+                                     options.forking_block && i == 0));
+  }
+  Module dit = make_module(unit, "Transformer");
+  dit.register_module("blocks", make_container(unit, blocks));
+  dit.register_parameter("proj_in", weights({4, kTinyWidth}, 0.5), false);
+  dit.register_parameter("proj_out", weights({kTinyWidth, 4}, 0.3), false);
+  dit.register_buffer("frequencies", weights({kTinyWidth}, 0.01));
+  dit.define(absl::StrCat(R"(
+def forward(self, latents, timestep, text):
+    x = torch.matmul(latents.flatten(2).transpose(1, 2), self.proj_in)
+    t = torch.sin(timestep.reshape(-1, 1, 1) * self.frequencies)
+    t = t.to(latents.dtype) + text.unsqueeze(1)
+)",
+                          run_blocks(options.blocks), R"(
+    x = torch.matmul(x, self.proj_out)
+    return x.transpose(1, 2).reshape(latents.shape)
+)"));
+  return dit;
+}
+
+Module make_text_encoder(const Unit& unit, bool attention_mask) {
+  Module encoder = make_module(unit, "TextEncoder");
+  encoder.register_parameter("table",
+                             weights({kTinyVocabulary, kTinyWidth}, 1), false);
+  encoder.register_module(
+      "blocks", make_container(unit, {make_tiny_block(unit, false),
+                                      make_tiny_block(unit, false)}));
+  const std::string pool = attention_mask ? R"(
+    m = mask.to(x.dtype).unsqueeze(2)
+    return (x * m).sum(1) / m.sum(1)
+)"
+                                          : R"(
+    return x.mean(1)
+)";
+  encoder.define(absl::StrCat("def forward(self, ids",
+                              attention_mask ? ", mask" : "", "):\n", R"(
+    x = torch.embedding(self.table, ids)
+    t = x.mean(1).unsqueeze(1)
+)",
+                              run_blocks(2), pool));
+  return encoder;
+}
+
+Module make_vae(const Unit& unit) {
+  Module vae = make_module(unit, "Vae");
+  vae.register_parameter("weight", weights({3, 4, 1, 1}, 0.5), false);
+  vae.define(R"(
+def forward(self, latents):
+    x = torch.sigmoid(torch.conv2d(latents, self.weight))
+    return x.repeat_interleave(8, 2).repeat_interleave(8, 3)
+)");
+  return vae;
+}
+
+void declare_components(const Unit& unit, Module& root,
+                        const TinyPipelineOptions& options) {
+  std::vector<std::string> dits = {"transformer"};
+  if (options.dits == 2) dits.push_back("transformer_2");
+  add_names(root, "_dit_modules", dits);
+  add_names(root, "_encoder_modules", {"text_encoder"});
+  add_names(root, "_vae_modules", {"vae"});
+  add_names(root, "_resident_modules", {});
+  BlockAttributes block_attrs;
+  for (const std::string& dit : dits) {
+    block_attrs[dit] = {options.wrong_plan ? "layers" : "blocks"};
+  }
+  Module plan = make_module(unit, "OffloadPlan");
+  add_block_attributes(plan, "block_attrs", block_attrs);
+  add_block_attributes(plan, "encoder_block_attrs",
+                       {{"text_encoder", {"blocks"}}});
+  root.register_module("_offload_plan", plan);
+}
+
+std::string denoise_source(const TinyPipelineOptions& options) {
+  if (options.short_denoise) {
+    return "def denoise(self, latents, timestep):\n    return latents\n";
+  }
+  std::string code = R"(
+def denoise(self, latents, timestep, conditioning: Dict[str, Tensor]):
+    text = conditioning["text"]
+    level = float(timestep[0])
+    out = self.transformer.forward(latents, timestep, text)
+)";
+  if (options.dits == 2) {
+    code += R"(
+    if level < 500.0:
+        out = self.transformer_2.forward(latents, timestep, text)
+)";
+  }
+  if (options.guidance == "GUIDANCE_EMBEDDED") {
+    code += R"(
+    out = out * conditioning["guidance"].reshape(-1, 1, 1, 1).to(out.dtype)
+)";
+  }
+  if (options.slow_products > 0) {
+    absl::StrAppend(&code, "    m = self.identity\n    for i in range(",
+                    options.slow_products,
+                    "):\n        m = torch.matmul(m, self.identity)\n",
+                    "    out = out * m[0, 0].to(out.dtype)\n");
+  }
+  absl::StrAppend(&code, "    if level < ", options.nan_below_timestep,
+                  ":\n        out = out * (0.0 * float('inf'))\n");
+  absl::StrAppend(&code, "    if level < ", options.raise_below_timestep,
+                  ":\n        raise RuntimeError('the tiny model fails')\n");
+  return code + "    return out\n";
+}
+
+}  // namespace
+
+Module make_tiny_block(const Unit& unit, bool traced, bool forking) {
+  if (!traced) return make_scripted_block(unit, forking);
+  Module block = make_module(unit, "TracedBlock");
+  register_block_state(block);
+  add_traced_method(unit, block, "forward");
+  add_traced_method(unit, block, "forward1");
+  return block;
+}
+
+Module make_tiny_root(const TinyPipelineOptions& options) {
+  const at::NoGradGuard no_grad;
+  const auto unit = std::make_shared<CompilationUnit>();
+  Module root = make_module(unit, "Pipeline");
+  root.register_module("text_encoder",
+                       make_text_encoder(unit, options.attention_mask));
+  root.register_module("transformer", make_dit(unit, options));
+  if (options.dits == 2) {
+    root.register_module("transformer_2", make_dit(unit, options));
+  }
+  root.register_module("vae", make_vae(unit));
+  root.register_buffer("identity", at::eye(256));
+  if (options.declared) declare_components(unit, root, options);
+  const std::string inputs =
+      options.attention_mask ? "input_ids, attention_mask" : "input_ids";
+  const std::vector<std::pair<std::string, std::string>> methods = {
+      {"encode_prompt",
+       absl::Substitute("def encode_prompt(self, $0) -> Dict[str, Tensor]:\n"
+                        "    return {\"text\": self.text_encoder.forward($0)}\n",
+                        inputs)},
+      {"denoise", denoise_source(options)},
+      {"decode",
+       "def decode(self, latents):\n    return self.vae.forward(latents)\n"},
+      {"latent_shape",
+       "def latent_shape(self, batch: int, height: int, width: int, "
+       "frames: int) -> List[int]:\n"
+       "    return [batch, 4, height // 8, width // 8]\n"},
+  };
+  for (const auto& [name, source] : methods) {
+    if (name != options.without_method) root.define(source);
+  }
+  if (options.half_weights) {
+    for (const auto& parameter : root.parameters()) {
+      parameter.set_data(parameter.to(at::kHalf));
+    }
+  }
+  root.eval();
+  return root;
+}
+
+}  // namespace ferry

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <torch/csrc/jit/api/module.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "offload/hook_registry.h"
+
+namespace ferry {
+
+// A module whose methods shall call hooks.
+struct HookTarget {
+  // Dotted path, for errors.
+  std::string path;
+  torch::jit::Module module;
+  HookRegistry* hooks = nullptr;
+};
+
+// Operators in the graphs of modules that call the modules' HookRegistries.
+//
+// The interpreter inlines submodules, so nothing outside the graphs sees a
+// block being called. Therefore every method of every target gets, right after
+// load,
+//   ferry::pre_forward(Any self, t x) -> t    at the top; x: the first input
+//   ferry::pre_forward.alone(Any self) -> ()  at the top, without inputs
+//   ferry::post_forward(Any self, t x) -> t   before the return
+// They look the module object up and run its registry; without hooks they cost
+// nanoseconds. Their alias analysis is conservative, so that no pass moves,
+// merges or drops them. Modules of one type share their graphs, which get the
+// operators once. Hooks come and go without touching a graph again.
+//
+// Ownership: refers to the registries, which must outlive it; from its
+//   destruction on the operators do nothing.
+// Threads: modules may run on any thread; hooks of one module on one thread at
+//   a time.
+// Errors: a hook's error ends the call with throw_status().
+class HookPoints {
+ public:
+  // REQUIRES: no method of a target has run: FAILED_PRECONDITION names one
+  // that has, since a plan without hook points is cached for it. UNIMPLEMENTED
+  // names a target that forks, because its parts could run after its
+  // post_forward. After an error the modules must not be run.
+  static absl::StatusOr<std::unique_ptr<HookPoints>> insert(
+      const std::vector<HookTarget>& targets);
+
+  ~HookPoints();
+  HookPoints(const HookPoints&) = delete;
+  HookPoints& operator=(const HookPoints&) = delete;
+
+ private:
+  explicit HookPoints(const std::vector<HookTarget>& targets);
+
+  // Keeps the module objects, by whose addresses the operators look up.
+  std::vector<torch::jit::ModulePtr> modules_;
+};
+
+}  // namespace ferry

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <c10/core/ScalarType.h>
+#include <torch/csrc/jit/api/module.h>
+
+#include <optional>
+
+#include "absl/status/status.h"
+
+namespace ferry {
+
+// Checks that every parameter and buffer is a dense tensor with values. Names
+// all that are quantized, sparse, nested, of another layout or on `meta`:
+// INVALID_ARGUMENT.
+absl::Status check_parameters(const torch::jit::Module& root);
+
+// Converts every floating parameter to `dtype` and leaves buffers alone.
+// Parameters that share a storage share one afterwards, with the same offsets
+// and strides. Parameters need no gradients from then on.
+// REQUIRES: check_parameters() passed; no other thread uses the module.
+// Throws what LibTorch throws.
+void convert_parameters(const torch::jit::Module& root,
+                        std::optional<c10::ScalarType> dtype);
+
+// The type of the module's first floating parameter, or float32.
+c10::ScalarType floating_dtype(const torch::jit::Module& module);
+
+}  // namespace ferry

@@ -1,0 +1,165 @@
+#include "pipelines/torchscript/root_module.h"
+
+#include <torch/script.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pipelines/torchscript/component_discovery.h"
+#include "pipelines/torchscript/method_signatures.h"
+#include "pipelines/torchscript/parameters.h"
+#include "pipelines/torchscript/torch_status.h"
+#include "pipelines/torchscript/torchscript_module.h"
+#include "platform/base/status_macros.h"
+
+namespace ferry {
+namespace {
+
+using TensorDict = c10::Dict<std::string, at::Tensor>;
+
+// A status that names the file, with what was attached to it.
+absl::Status in_file(const std::string& file, const absl::Status& status) {
+  if (status.ok()) return status;
+  absl::Status named(status.code(),
+                     absl::StrCat(file, ": ", status.message()));
+  status.ForEachPayload(
+      [&](absl::string_view type, const absl::Cord& payload) {
+        named.SetPayload(type, payload);
+      });
+  return named;
+}
+
+absl::StatusOr<torch::jit::Module> read_archive(
+    const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) {
+    return absl::NotFoundError("does not exist or is no regular file");
+  }
+  torch::jit::Module module;
+  const absl::Status status = call_torch("is no readable archive", [&] {
+    module = torch::jit::load(path.string(), c10::Device(c10::kCPU));
+    module.eval();
+  });
+  if (status.ok()) return module;
+  if (absl::IsResourceExhausted(status)) return status;
+  // What the file holds is wrong, not this program.
+  return absl::InvalidArgumentError(status.message());
+}
+
+}  // namespace
+
+// The modules, behind an interface without TorchScript's headers.
+class RootModule::Impl {
+ public:
+  explicit Impl(torch::jit::Module root) : root_(std::move(root)) {}
+
+  absl::Status prepare(const Options& options) {
+    std::vector<TokenizerInputs> tokenizers;
+    for (bool mask : options.attention_masks) tokenizers.push_back({mask});
+    // Both, so that one load tells of everything.
+    const absl::Status methods = check_method_signatures(root_, tokenizers);
+    const absl::Status parameters = check_parameters(root_);
+    if (!methods.ok() && !parameters.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(methods.message(), "; ", parameters.message()));
+    }
+    RETURN_IF_ERROR(methods);
+    RETURN_IF_ERROR(parameters);
+    RETURN_IF_ERROR(call_torch("compute_dtype", [&] {
+      convert_parameters(root_, options.compute_dtype);
+    }));
+    ASSIGN_OR_RETURN(Discovery discovery, discover_components(root_));
+    warnings_ = std::move(discovery.warnings);
+    compute_dtype_ = options.compute_dtype.value_or(
+        floating_dtype(discovery.components.front().module));
+    ASSIGN_OR_RETURN(module_, TorchscriptModule::create(discovery));
+    return absl::OkStatus();
+  }
+
+  // Runs a method; after an error the hooks are as between passes.
+  absl::StatusOr<c10::IValue> call(const std::string& method,
+                                   std::vector<c10::IValue> arguments) {
+    c10::IValue result;
+    const absl::Status status = call_torch(method, [&] {
+      result = root_.get_method(method)(std::move(arguments));
+    });
+    if (status.ok()) return result;
+    module_->reset_hooks();
+    return status;
+  }
+
+  TorchscriptModule& module() { return *module_; }
+  c10::ScalarType compute_dtype() const { return compute_dtype_; }
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+ private:
+  // Constant after prepare().
+  torch::jit::Module root_;
+  std::unique_ptr<TorchscriptModule> module_;
+  c10::ScalarType compute_dtype_ = c10::kFloat;
+  std::vector<std::string> warnings_;
+};
+
+absl::StatusOr<std::unique_ptr<RootModule>> RootModule::load(
+    const std::filesystem::path& package, const std::string& file,
+    const Options& options) {
+  auto root = read_archive(package / file);
+  if (!root.ok()) return in_file(file, root.status());
+  auto impl = std::make_unique<Impl>(*std::move(root));
+  const absl::Status status = impl->prepare(options);
+  if (!status.ok()) return in_file(file, status);
+  return std::unique_ptr<RootModule>(new RootModule(std::move(impl)));
+}
+
+RootModule::RootModule(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+RootModule::~RootModule() = default;
+
+absl::StatusOr<Conditioning> RootModule::encode_prompt(
+    const std::vector<at::Tensor>& inputs) {
+  ASSIGN_OR_RETURN(const c10::IValue result,
+                   impl_->call("encode_prompt", std::vector<c10::IValue>(
+                                                    inputs.begin(),
+                                                    inputs.end())));
+  Conditioning conditioning;
+  for (const auto& entry : result.toGenericDict()) {
+    conditioning[entry.key().toStringRef()] = entry.value().toTensor();
+  }
+  return conditioning;
+}
+
+absl::StatusOr<at::Tensor> RootModule::denoise(
+    const at::Tensor& latents, const at::Tensor& timestep,
+    const Conditioning& conditioning) {
+  TensorDict dict;
+  for (const auto& [key, tensor] : conditioning) dict.insert(key, tensor);
+  ASSIGN_OR_RETURN(const c10::IValue result,
+                   impl_->call("denoise", {latents, timestep, dict}));
+  return result.toTensor();
+}
+
+absl::StatusOr<at::Tensor> RootModule::decode(const at::Tensor& latents) {
+  ASSIGN_OR_RETURN(const c10::IValue result, impl_->call("decode", {latents}));
+  return result.toTensor();
+}
+
+absl::StatusOr<std::vector<int64_t>> RootModule::latent_shape(int64_t batch,
+                                                              int64_t height,
+                                                              int64_t width,
+                                                              int64_t frames) {
+  ASSIGN_OR_RETURN(
+      const c10::IValue result,
+      impl_->call("latent_shape", {batch, height, width, frames}));
+  return result.toIntVector();
+}
+
+c10::ScalarType RootModule::compute_dtype() const {
+  return impl_->compute_dtype();
+}
+
+OffloadableModule& RootModule::offloadable_module() { return impl_->module(); }
+
+const std::vector<std::string>& RootModule::warnings() const {
+  return impl_->warnings();
+}
+
+}  // namespace ferry

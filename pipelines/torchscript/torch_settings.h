@@ -1,0 +1,24 @@
+#pragma once
+
+#include <c10/core/GradMode.h>
+
+namespace ferry {
+
+// Sets LibTorch's process-wide switches so that equal requests give equal
+// bytes: no fusers, no profiling executor (whose second and third run would
+// execute other graphs than the first), deterministic algorithms where the
+// libraries offer a choice, one inter-op thread. Can be called again.
+void set_deterministic_mode();
+
+// Runs what is in its scope without gradients and with `intra_op_threads`
+// threads in an operator. Needed on every thread that calls modules: OpenMP
+// keeps the count for each thread.
+class TorchScope {
+ public:
+  explicit TorchScope(int intra_op_threads);
+
+ private:
+  c10::AutoGradMode no_grad_{false};
+};
+
+}  // namespace ferry

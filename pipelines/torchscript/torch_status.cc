@@ -1,0 +1,102 @@
+#include "pipelines/torchscript/torch_status.h"
+
+#include <exception>
+#include <new>
+#include <optional>
+#include <stdexcept>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "c10/util/Exception.h"
+#include "platform/base/error_info.h"
+
+namespace ferry {
+namespace {
+
+constexpr size_t kMaxMessageBytes = 512;
+
+// Set between throw_status() and the catch of the same thread.
+thread_local std::optional<absl::Status> thrown_status;
+
+bool tells_of_memory(absl::string_view text) {
+  return absl::StrContains(text, "out of memory") ||
+         absl::StrContains(text, "can't allocate memory") ||
+         absl::StrContains(text, "not enough memory") ||
+         absl::StrContains(text, "std::bad_alloc");
+}
+
+absl::Status out_of_memory(absl::string_view where) {
+  return make_error(absl::StatusCode::kResourceExhausted,
+                    absl::StrCat(where, ": out of device memory"),
+                    {"GPU_OUT_OF_MEMORY", {}});
+}
+
+absl::Status internal_error(absl::string_view where, absl::string_view text) {
+  const std::string message =
+      absl::StrCat(where, ": ", shorten_error_text(text));
+  return make_error(absl::StatusCode::kInternal,
+                    absl::string_view(message).substr(0, kMaxMessageBytes),
+                    {"INTERNAL", {}});
+}
+
+// Whether the line belongs to the interpreter's traceback.
+bool is_traceback(absl::string_view line) {
+  return line.empty() || absl::ascii_isspace(line.front()) ||
+         absl::StartsWith(line, "The following operation failed") ||
+         absl::StartsWith(line, "Traceback of TorchScript");
+}
+
+}  // namespace
+
+std::string shorten_error_text(absl::string_view text) {
+  absl::string_view chosen;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (is_traceback(line)) continue;
+    chosen = line;
+    break;
+  }
+  if (chosen.empty()) chosen = text.substr(0, kMaxMessageBytes);
+  absl::ConsumePrefix(&chosen, "RuntimeError: ");
+  std::string line(chosen.substr(0, kMaxMessageBytes));
+  for (char& c : line) {
+    if (absl::ascii_iscntrl(c)) c = ' ';
+  }
+  absl::StripAsciiWhitespace(&line);
+  return line.empty() ? "an exception without a message" : line;
+}
+
+absl::Status current_exception_status(absl::string_view where) {
+  if (thrown_status) {
+    absl::Status status = *std::move(thrown_status);
+    thrown_status.reset();
+    return status;
+  }
+  try {
+    throw;
+  } catch (const c10::OutOfMemoryError&) {
+    return out_of_memory(where);
+  } catch (const std::bad_alloc&) {
+    return out_of_memory(where);
+  } catch (const c10::Error& error) {
+    const absl::string_view text = error.what_without_backtrace();
+    return tells_of_memory(text) ? out_of_memory(where)
+                                 : internal_error(where, text);
+  } catch (const std::exception& error) {
+    return tells_of_memory(error.what()) ? out_of_memory(where)
+                                         : internal_error(where, error.what());
+  } catch (...) {
+    return internal_error(where, "an exception of an unknown type");
+  }
+}
+
+void throw_status(absl::Status status) {
+  thrown_status = std::move(status);
+  throw std::runtime_error(std::string(thrown_status->message()));
+}
+
+void forget_thrown_status() { thrown_status.reset(); }
+
+}  // namespace ferry

@@ -1,0 +1,51 @@
+#include "server/core/pipeline_directory.h"
+
+#include <utility>
+
+namespace ferry {
+
+void PipelineDirectory::add(const std::string& name) {
+  MutexLock lock(&mutex_);
+  v1::Pipeline& pipeline = pipelines_[name];
+  pipeline.set_name(name);
+  pipeline.set_state(v1::Pipeline::STATE_LOADING);
+  if (default_name_.empty()) default_name_ = name;
+}
+
+void PipelineDirectory::update(
+    const std::string& name,
+    const std::function<void(v1::Pipeline& pipeline)>& change) {
+  MutexLock update_lock(&update_mutex_);
+  v1::Pipeline copy;
+  std::vector<Listener> listeners;
+  {
+    MutexLock lock(&mutex_);
+    v1::Pipeline& pipeline = pipelines_.at(name);
+    change(pipeline);
+    copy = pipeline;
+    listeners = listeners_;
+  }
+  for (const Listener& listener : listeners) listener(copy);
+}
+
+std::optional<v1::Pipeline> PipelineDirectory::find(
+    const std::string& name) const {
+  MutexLock lock(&mutex_);
+  const auto it = pipelines_.find(name.empty() ? default_name_ : name);
+  if (it == pipelines_.end()) return std::nullopt;
+  return it->second;
+}
+
+std::vector<v1::Pipeline> PipelineDirectory::list() const {
+  MutexLock lock(&mutex_);
+  std::vector<v1::Pipeline> result;
+  for (const auto& [name, pipeline] : pipelines_) result.push_back(pipeline);
+  return result;
+}
+
+void PipelineDirectory::add_listener(Listener listener) {
+  MutexLock lock(&mutex_);
+  listeners_.push_back(std::move(listener));
+}
+
+}  // namespace ferry

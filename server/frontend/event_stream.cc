@@ -1,0 +1,66 @@
+#include "server/frontend/event_stream.h"
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "platform/base/status_macros.h"
+#include "server/core/errors.h"
+#include "server/ipc/rpc_status.h"
+
+namespace ferry {
+namespace {
+
+// How long a client may go unnoticed that has left.
+constexpr absl::Duration kSlice = absl::Milliseconds(100);
+// Copied from the job at a time; one chunk of an output is as large.
+constexpr int64_t kBatchBytes = 1 << 20;
+
+}  // namespace
+
+absl::Status EventStream::run() {
+  const absl::Status status = forward_events();
+  if (!status.ok()) job_->request_cancel(status);
+  job_->drop_outputs();
+  RETURN_IF_ERROR(status);
+  return from_rpc_status(job_->snapshot().error());
+}
+
+absl::Status EventStream::write_snapshot() {
+  v1::JobEvent event;
+  event.set_sequence(1);
+  *event.mutable_job() = job_->snapshot();
+  return write(std::move(event));
+}
+
+absl::Status EventStream::forward_events() {
+  int64_t cursor = 0;
+  std::vector<v1::JobEvent> events;
+  for (bool more = true; more;) {
+    events.clear();
+    more = job_->read_events(&cursor, kSlice, &events, kBatchBytes);
+    for (v1::JobEvent& event : events) {
+      RETURN_IF_ERROR(write(std::move(event)));
+    }
+    if (more && context_->IsCancelled()) return client_gone();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EventStream::write(v1::JobEvent event) {
+  v1::GenerateResponse response;
+  *response.mutable_event() = std::move(event);
+  const WriteWatchdog::Guard guard(watchdog_, context_);
+  if (writer_->Write(response)) return absl::OkStatus();
+  if (guard.expired()) return slow_reader(watchdog_->timeout());
+  return client_gone();
+}
+
+absl::Status EventStream::client_gone() const {
+  return absl::FromChrono(context_->deadline()) <= clock_.now()
+             ? deadline_exceeded()
+             : client_cancelled();
+}
+
+}  // namespace ferry

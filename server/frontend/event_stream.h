@@ -1,0 +1,54 @@
+#pragma once
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/sync_stream.h>
+
+#include "absl/status/status.h"
+#include "ferry/v1/generation_service.pb.h"
+#include "ferry/v1/job_event.pb.h"
+#include "platform/base/clock.h"
+#include "server/core/job.h"
+#include "server/frontend/write_watchdog.h"
+
+namespace ferry {
+
+// Carries one job's events to the client of a Generate call.
+//
+// The job ends with the stream: when the client leaves, when its deadline has
+// passed or when it does not read, the job is asked to end. The output bytes
+// are dropped in any case.
+//
+// Ownership: what it is given must outlive it.
+// Threads: confined to the call's thread.
+class EventStream {
+ public:
+  EventStream(Job* job, grpc::ServerContext* context,
+              grpc::ServerWriter<v1::GenerateResponse>* writer,
+              WriteWatchdog* watchdog, const Clock& clock)
+      : job_(job),
+        context_(context),
+        writer_(writer),
+        watchdog_(watchdog),
+        clock_(clock) {}
+
+  // Blocks until the job has ended and every event was written. Returns the
+  // job's own error, OK when it succeeded, or why the stream ended early.
+  absl::Status run();
+
+  // Writes the job as it is, as the only event.
+  absl::Status write_snapshot();
+
+ private:
+  absl::Status forward_events();
+  absl::Status write(v1::JobEvent event);
+  // The client's deadline has passed or it has left.
+  absl::Status client_gone() const;
+
+  Job* const job_;
+  grpc::ServerContext* const context_;
+  grpc::ServerWriter<v1::GenerateResponse>* const writer_;
+  WriteWatchdog* const watchdog_;
+  const Clock& clock_;
+};
+
+}  // namespace ferry

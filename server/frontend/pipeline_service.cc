@@ -1,0 +1,97 @@
+#include "server/frontend/pipeline_service.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "server/core/errors.h"
+
+namespace ferry {
+namespace {
+
+constexpr int kDefaultPageSize = 50;
+constexpr int kMaxPageSize = 1000;
+constexpr size_t kMaxPageBytes = 512 << 10;
+
+// The page's token is the name of the last pipeline of the page before.
+absl::Status list_page(const v1::ListPipelinesRequest& request,
+                       std::vector<v1::Pipeline> all,
+                       v1::ListPipelinesResponse* response) {
+  if (request.page_size() < 0 || request.page_size() > kMaxPageSize) {
+    return invalid_field("page_size",
+                         absl::StrCat("must be 0 to ", kMaxPageSize, ", got ",
+                                      request.page_size()));
+  }
+  auto next = all.begin();
+  if (!request.page_token().empty()) {
+    next = std::find_if(all.begin(), all.end(), [&](const auto& pipeline) {
+      return pipeline.name() == request.page_token();
+    });
+    if (next == all.end()) return invalid_page_token();
+    ++next;
+  }
+  const int page_size =
+      request.page_size() == 0 ? kDefaultPageSize : request.page_size();
+  size_t bytes = 0;
+  for (; next != all.end(); ++next) {
+    bytes += next->ByteSizeLong();
+    const int count = response->pipelines_size();
+    if (count == page_size || (count > 0 && bytes > kMaxPageBytes)) {
+      response->set_next_page_token(response->pipelines(count - 1).name());
+      break;
+    }
+    *response->add_pipelines() = std::move(*next);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+grpc::Status PipelineServiceImpl::ListPipelines(
+    grpc::ServerContext* context, const v1::ListPipelinesRequest* request,
+    v1::ListPipelinesResponse* response) {
+  return calls_->run("ferry.v1.PipelineService/ListPipelines", *context,
+                     [&](CallNotes&) {
+                       return list_page(*request, directory_.list(), response);
+                     });
+}
+
+grpc::Status PipelineServiceImpl::GetPipeline(
+    grpc::ServerContext* context, const v1::GetPipelineRequest* request,
+    v1::GetPipelineResponse* response) {
+  const auto handler = [&](CallNotes& notes) -> absl::Status {
+    if (!absl::StartsWith(request->name(), "pipelines/")) {
+      return invalid_field("name", "must be pipelines/{pipeline}");
+    }
+    std::optional<v1::Pipeline> pipeline = directory_.find(request->name());
+    if (!pipeline.has_value()) return pipeline_not_found(request->name());
+    notes.pipeline = request->name();
+    *response->mutable_pipeline() = *std::move(pipeline);
+    return absl::OkStatus();
+  };
+  return calls_->run("ferry.v1.PipelineService/GetPipeline", *context, handler);
+}
+
+grpc::Status PipelineServiceImpl::LoadPipeline(grpc::ServerContext* context,
+                                               const v1::LoadPipelineRequest*,
+                                               v1::LoadPipelineResponse*) {
+  constexpr absl::string_view kMethod = "ferry.v1.PipelineService/LoadPipeline";
+  return calls_->run(kMethod, *context,
+                     [&](CallNotes&) { return method_not_supported(kMethod); });
+}
+
+grpc::Status PipelineServiceImpl::UnloadPipeline(
+    grpc::ServerContext* context, const v1::UnloadPipelineRequest*,
+    v1::UnloadPipelineResponse*) {
+  constexpr absl::string_view kMethod =
+      "ferry.v1.PipelineService/UnloadPipeline";
+  return calls_->run(kMethod, *context,
+                     [&](CallNotes&) { return method_not_supported(kMethod); });
+}
+
+}  // namespace ferry

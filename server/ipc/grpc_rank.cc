@@ -1,0 +1,115 @@
+#include "server/ipc/grpc_rank.h"
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "platform/base/error_info.h"
+#include "server/core/errors.h"
+#include "server/ipc/grpc_status.h"
+
+namespace ferry {
+namespace {
+
+using worker::v1::GenerationSummary;
+using worker::v1::RunGenerationResponse;
+using worker::v1::WorkerService;
+
+// The supervisor sees the end of a process within milliseconds.
+constexpr std::chrono::seconds kLostTimeout(5);
+
+void deliver(RunGenerationResponse& response, RankEvents& events,
+             std::optional<GenerationSummary>& summary) {
+  switch (response.event_case()) {
+    case RunGenerationResponse::kProgress:
+      events.on_progress(std::move(*response.mutable_progress()));
+      return;
+    case RunGenerationResponse::kPreview:
+      events.on_preview(std::move(*response.mutable_preview()));
+      return;
+    case RunGenerationResponse::kOutputChunk:
+      events.on_output_chunk(std::move(*response.mutable_output_chunk()));
+      return;
+    case RunGenerationResponse::kSummary:
+      summary = std::move(*response.mutable_summary());
+      return;
+    case RunGenerationResponse::EVENT_NOT_SET:
+      return;
+  }
+}
+
+}  // namespace
+
+GrpcRank::GrpcRank(std::string pipeline, std::shared_ptr<grpc::Channel> channel)
+    : pipeline_(std::move(pipeline)),
+      stub_(WorkerService::NewStub(std::move(channel))) {}
+
+absl::StatusOr<GenerationSummary> GrpcRank::run(
+    const worker::v1::RunGenerationRequest& request, RankEvents& events) {
+  grpc::ClientContext context;
+  enter(Phase::kGenerating, &context);
+  const auto reader = stub_->RunGeneration(&context, request);
+  std::optional<GenerationSummary> summary;
+  RunGenerationResponse response;
+  while (reader->Read(&response)) deliver(response, events, summary);
+  const absl::Status status = from_grpc_status(reader->Finish());
+  enter(Phase::kIdle, nullptr);
+
+  if (status.ok()) {
+    if (summary.has_value()) return *std::move(summary);
+    return internal_error("the worker ended a generation without a summary");
+  }
+  // What the worker says carries a reason; what gRPC says does not.
+  if (get_error_info(status).has_value()) return status;
+  if (absl::IsCancelled(status)) {
+    // The call has ended here; there, the step may still run.
+    if (wait_until_idle()) return status;
+    return lost_error();
+  }
+  if (absl::IsUnavailable(status)) return lost_error();
+  return status;
+}
+
+void GrpcRank::cancel() {
+  MutexLock lock(&mutex_);
+  if (phase_ == Phase::kGenerating) context_->TryCancel();
+}
+
+void GrpcRank::set_lost(const std::string& why) {
+  MutexLock lock(&mutex_);
+  if (is_lost_) return;
+  is_lost_ = true;
+  why_lost_ = why;
+  if (context_ != nullptr) context_->TryCancel();
+  lost_.notify_all();
+}
+
+void GrpcRank::enter(Phase phase, grpc::ClientContext* context) {
+  MutexLock lock(&mutex_);
+  phase_ = phase;
+  context_ = context;
+  if (is_lost_ && context != nullptr) context->TryCancel();
+}
+
+bool GrpcRank::wait_until_idle() {
+  grpc::ClientContext context;
+  worker::v1::WaitIdleResponse response;
+  enter(Phase::kWaitingForIdle, &context);
+  const grpc::Status status = stub_->WaitIdle(&context, {}, &response);
+  enter(Phase::kIdle, nullptr);
+  return status.ok();
+}
+
+absl::Status GrpcRank::lost_error() {
+  MutexLock lock(&mutex_);
+  const auto deadline = std::chrono::steady_clock::now() + kLostTimeout;
+  while (!is_lost_) {
+    const auto left = deadline - std::chrono::steady_clock::now();
+    if (left.count() <= 0) break;
+    lost_.wait_for(&mutex_, left);
+  }
+  return worker_lost(pipeline_,
+                     is_lost_ ? why_lost_ : "the connection to it has ended");
+}
+
+}  // namespace ferry

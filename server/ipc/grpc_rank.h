@@ -1,0 +1,63 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ferry/worker/v1/worker_service.grpc.pb.h"
+#include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
+#include "platform/base/mutex.h"
+#include "server/core/rank.h"
+
+namespace ferry {
+
+// A rank in another process, over gRPC.
+//
+// run() returns CANCELLED only when the rank is free again, and WORKER_LOST
+// only when the supervisor has said that the rank is lost (or after a few
+// seconds, should it never say so): whoever sees the error sees a pipeline that
+// is not READY any more.
+//
+// Ownership: the channel stays open as long as the rank lives.
+// Threads: thread-safe. Errors: as in rank.h.
+class GrpcRank final : public Rank {
+ public:
+  // `pipeline` is the resource name, for errors.
+  GrpcRank(std::string pipeline, std::shared_ptr<grpc::Channel> channel);
+
+  absl::StatusOr<worker::v1::GenerationSummary> run(
+      const worker::v1::RunGenerationRequest& request,
+      RankEvents& events) override EXCLUDES_LOCK(mutex_);
+
+  void cancel() override EXCLUDES_LOCK(mutex_);
+
+  // The process or its group is lost; `why` goes into the error of run(), also
+  // of one that is in progress, which ends at once. The first call counts.
+  void set_lost(const std::string& why) EXCLUDES_LOCK(mutex_);
+
+ private:
+  // How far a call has come, for cancel() and set_lost().
+  enum class Phase { kIdle, kGenerating, kWaitingForIdle };
+
+  // Makes `context` the one that set_lost() ends, and cancel() too while
+  // generating; nullptr with kIdle.
+  void enter(Phase phase, grpc::ClientContext* context) EXCLUDES_LOCK(mutex_);
+  // Blocks until the worker is free. False: it is lost.
+  bool wait_until_idle() EXCLUDES_LOCK(mutex_);
+  absl::Status lost_error() EXCLUDES_LOCK(mutex_);
+
+  const std::string pipeline_;
+  const std::unique_ptr<worker::v1::WorkerService::Stub> stub_;
+
+  Mutex mutex_;
+  // Signalled by set_lost().
+  CondVar lost_;
+  Phase phase_ GUARDED_BY(mutex_) = Phase::kIdle;
+  grpc::ClientContext* context_ GUARDED_BY(mutex_) = nullptr;
+  bool is_lost_ GUARDED_BY(mutex_) = false;
+  std::string why_lost_ GUARDED_BY(mutex_);
+};
+
+}  // namespace ferry

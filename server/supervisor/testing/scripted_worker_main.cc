@@ -1,0 +1,123 @@
+// A worker whose faults are scripted, for tests of what watches workers. It
+// speaks the real protocol with the real service and a fake pipeline.
+//
+// --script holds one entry for each generation, separated by ';' (the last one
+// counts for all later ones), each with faults separated by ',':
+//   exit_before_hello=CODE  exits before it serves
+//   exit_in_load=CODE       exits while it loads
+//   load_error              reports that the package is wrong
+//   hang_in_load            never ends loading
+//   ignore_sigterm          goes on after SIGTERM
+//   hang_in_step=N          never ends step N, whatever is asked
+//   ignore_cancel           runs on when it is asked to end
+//   die_in_step=N           is killed in step N
+//   output_bytes=N          bytes of each output
+//   chatty=N                writes N numbered lines to stderr at the start
+
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "platform/base/error_info.h"
+#include "server/worker/run_worker.h"
+#include "server/worker/testing/fake_pipeline.h"
+
+ABSL_FLAG(int, ipc_fd, -1, "socket to ferryd");
+ABSL_FLAG(int, lifeline_fd, -1, "pipe that ends with ferryd");
+ABSL_FLAG(int, rank, 0, "rank");
+ABSL_FLAG(int, generation, 1, "generation of the group");
+ABSL_FLAG(std::string, script, "", "faults by generation");
+
+namespace ferry {
+namespace {
+
+[[noreturn]] void hang() {
+  while (true) pause();
+}
+
+// The faults of one generation; those without a value have 0.
+class Script {
+ public:
+  Script(const std::string& text, int generation) {
+    const std::vector<std::string> entries = absl::StrSplit(text, ';');
+    const size_t index =
+        std::min(static_cast<size_t>(generation), entries.size()) - 1;
+    for (const absl::string_view fault :
+         absl::StrSplit(entries[index], ',', absl::SkipEmpty())) {
+      const std::pair<std::string, std::string> parts =
+          absl::StrSplit(fault, absl::MaxSplits('=', 1));
+      int value = 0;
+      if (!absl::SimpleAtoi(parts.second, &value)) value = 0;
+      faults_[parts.first] = value;
+    }
+  }
+
+  bool has(const std::string& fault) const { return faults_.count(fault) > 0; }
+  int value(const std::string& fault, int otherwise = -1) const {
+    const auto it = faults_.find(fault);
+    return it == faults_.end() ? otherwise : it->second;
+  }
+
+ private:
+  std::map<std::string, int> faults_;
+};
+
+FakePipelineOptions pipeline_options(const Script& script) {
+  FakePipelineOptions options;
+  options.ignore_cancel = script.has("ignore_cancel");
+  options.output_bytes = script.value("output_bytes", 64);
+  options.on_step = [script](int step) {
+    if (step == script.value("hang_in_step")) hang();
+    if (step == script.value("die_in_step")) raise(SIGKILL);
+  };
+  return options;
+}
+
+PipelineLoader loader(const Script& script) {
+  return [script](const worker::v1::LoadPipelineRequest& request)
+             -> absl::StatusOr<std::unique_ptr<LoadedPipeline>> {
+    if (script.has("exit_in_load")) _exit(script.value("exit_in_load"));
+    if (script.has("hang_in_load")) hang();
+    if (script.has("load_error")) {
+      return make_error(absl::StatusCode::kInvalidArgument,
+                        "ferry.txtpb: the package is wrong",
+                        {"INVALID_PACKAGE", {{"file", "ferry.txtpb"}}});
+    }
+    return fake_pipeline_loader(pipeline_options(script))(request);
+  };
+}
+
+int run() {
+  const Script script(absl::GetFlag(FLAGS_script),
+                      absl::GetFlag(FLAGS_generation));
+  for (int i = 0; i < script.value("chatty", 0); ++i) {
+    fprintf(stderr, "line %d\n", i);
+  }
+  if (script.has("exit_before_hello")) {
+    fprintf(stderr, "I cannot start\n");
+    return script.value("exit_before_hello");
+  }
+  const absl::Status status = run_worker(
+      {absl::GetFlag(FLAGS_ipc_fd), absl::GetFlag(FLAGS_lifeline_fd)},
+      loader(script));
+  if (script.has("ignore_sigterm")) hang();
+  return status.ok() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace ferry
+
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  return ferry::run();
+}

@@ -1,0 +1,223 @@
+#include "server/supervisor/worker_group.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "platform/base/clock.h"
+#include "platform/base/error_info.h"
+#include "platform/base/status_macros.h"
+#include "server/core/errors.h"
+
+namespace ferry {
+namespace {
+
+std::string host_name() {
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+}  // namespace
+
+WorkerGroup::WorkerGroup(const WorkerSettings& settings, int64_t generation,
+                         ProcessSpawner& spawner, LogDrain& drain)
+    : settings_(settings),
+      generation_(generation),
+      spawner_(spawner),
+      drain_(drain),
+      loaded_(static_cast<size_t>(settings.ranks)) {}
+
+WorkerGroup::~WorkerGroup() { end(); }
+
+absl::Status WorkerGroup::load() {
+  const absl::Status started = start_processes();
+  if (started.ok()) {
+    load_all();
+  } else {
+    MutexLock lock(&mutex_);
+    fail_locked(worker_lost(settings_.pipeline, started.message()));
+  }
+  MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(result_locked());
+  for (const auto& process : processes_) ranks_.push_back(process->rank());
+  set_state_locked(WorkerState::kReady);
+  return absl::OkStatus();
+}
+
+absl::Status WorkerGroup::start_processes() {
+  for (int rank = 0; rank < settings_.ranks; ++rank) {
+    ASSIGN_OR_RETURN(
+        std::unique_ptr<WorkerProcess> process,
+        WorkerProcess::start(
+            settings_, {rank, generation_}, spawner_, drain_,
+            [this, rank](const std::string& why) { on_lost(rank, why); }));
+    processes_.push_back(std::move(process));
+  }
+  return absl::OkStatus();
+}
+
+void WorkerGroup::load_all() {
+  {
+    MutexLock lock(&mutex_);
+    if (useless_locked()) return;
+    set_state_locked(WorkerState::kLoading);
+  }
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    threads.emplace_back([this, i] { on_loaded(i, processes_[i]->load()); });
+  }
+  bool useless;
+  {
+    MutexLock lock(&mutex_);
+    while (!useless_locked() && !all_loaded_locked()) {
+      changed_.wait(&mutex_);
+    }
+    useless = useless_locked();
+  }
+  if (useless) {
+    // Whoever still loads has nothing to save, and would not hear a SIGTERM.
+    for (const auto& process : processes_) process->kill();
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+void WorkerGroup::on_loaded(size_t rank, LoadResult result) {
+  MutexLock lock(&mutex_);
+  if (result.ok()) {
+    loaded_[rank] = *std::move(result);
+    changed_.notify_all();
+    return;
+  }
+  const absl::Status& error = result.status();
+  if (get_error_info(error).has_value()) {
+    if (!useless_locked()) load_error_reported_ = true;
+    fail_locked(error);
+  } else if (absl::IsDeadlineExceeded(error)) {
+    fail_locked(
+        worker_lost(settings_.pipeline,
+                    absl::StrCat("rank ", rank, " did not load within ",
+                                 absl::FormatDuration(settings_.load_timeout),
+                                 " (pipeline_load_timeout)")));
+  } else if (!absl::IsUnavailable(error)) {
+    fail_locked(
+        worker_lost(settings_.pipeline,
+                    absl::StrCat("rank ", rank, ": ", error.message())));
+  }
+  // UNAVAILABLE: the rank is gone, and on_lost() is about to say how.
+}
+
+void WorkerGroup::on_lost(int rank, const std::string& why) {
+  MutexLock lock(&mutex_);
+  if (!useless_locked()) lost_rank_ = rank;
+  fail_locked(
+      worker_lost(settings_.pipeline, absl::StrCat("rank ", rank, " ", why)));
+}
+
+void WorkerGroup::fail_locked(absl::Status failure) {
+  if (useless_locked()) return;
+  failure_ = std::move(failure);
+  set_state_locked(WorkerState::kFailed);
+}
+
+bool WorkerGroup::useless_locked() const {
+  return stop_requested_ || !failure_.ok();
+}
+
+bool WorkerGroup::all_loaded_locked() const {
+  return std::all_of(loaded_.begin(), loaded_.end(),
+                     [](const auto& answer) { return answer.has_value(); });
+}
+
+void WorkerGroup::set_state_locked(WorkerState state) {
+  assert(is_valid_transition(state_, state));
+  state_ = state;
+  changed_.notify_all();
+}
+
+bool WorkerGroup::load_error_reported() const {
+  MutexLock lock(&mutex_);
+  return load_error_reported_;
+}
+
+absl::Status WorkerGroup::wait() {
+  MutexLock lock(&mutex_);
+  while (!useless_locked()) changed_.wait(&mutex_);
+  return result_locked();
+}
+
+absl::Status WorkerGroup::result_locked() const {
+  if (!failure_.ok()) return failure_;
+  if (stop_requested_) return absl::CancelledError("ferryd ends");
+  return absl::OkStatus();
+}
+
+void WorkerGroup::request_stop() {
+  MutexLock lock(&mutex_);
+  stop_requested_ = true;
+  changed_.notify_all();
+}
+
+void WorkerGroup::end() {
+  bool failed;
+  {
+    MutexLock lock(&mutex_);
+    if (state_ == WorkerState::kStopped) return;
+    failed = state_ == WorkerState::kFailed;
+    if (!failed) {
+      stop_requested_ = true;
+      set_state_locked(WorkerState::kStopping);
+    }
+  }
+  for (const auto& process : processes_) {
+    failed ? process->kill() : process->interrupt();
+  }
+  const Clock& clock = Clock::real();
+  const absl::Duration deadline = clock.monotonic() + settings_.stop_grace;
+  for (const auto& process : processes_) {
+    process->stop(failed ? absl::ZeroDuration() : deadline - clock.monotonic());
+  }
+  MutexLock lock(&mutex_);
+  if (!failed) set_state_locked(WorkerState::kStopped);
+}
+
+WorkerState WorkerGroup::state() const {
+  MutexLock lock(&mutex_);
+  return state_;
+}
+
+std::vector<std::string> WorkerGroup::last_lines() {
+  int rank;
+  {
+    MutexLock lock(&mutex_);
+    rank = lost_rank_;
+  }
+  if (rank < 0) return {};
+  return processes_[static_cast<size_t>(rank)]->last_lines();
+}
+
+v1::Pipeline WorkerGroup::description() const {
+  MutexLock lock(&mutex_);
+  v1::Pipeline description = loaded_[0]->pipeline();
+  description.set_name(settings_.pipeline);
+  description.set_generation(generation_);
+  const std::string host = host_name();
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    v1::Rank& rank = *description.add_ranks();
+    rank.set_index(static_cast<int32_t>(i));
+    rank.set_pid(processes_[i]->pid());
+    rank.set_host(host);
+    rank.set_device(loaded_[i]->device());
+  }
+  return description;
+}
+
+void WorkerGroup::set_lost(const std::string& why) {
+  for (const auto& process : processes_) process->rank()->set_lost(why);
+}
+
+}  // namespace ferry

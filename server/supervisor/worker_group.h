@@ -1,0 +1,113 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ferry/v1/pipeline.pb.h"
+#include "ferry/worker/v1/worker_service.pb.h"
+#include "platform/base/mutex.h"
+#include "platform/os/process_spawner.h"
+#include "server/core/rank.h"
+#include "server/supervisor/log_drain.h"
+#include "server/supervisor/worker_process.h"
+#include "server/supervisor/worker_settings.h"
+#include "server/supervisor/worker_state.h"
+
+namespace ferry {
+
+// All ranks of one pipeline, in one generation: the unit of failure. The states
+// are in worker_state.h. One lost rank is the group's loss.
+//
+//   group.load() → OK: publish ranks() → group.wait() → withdraw them, then
+//   group.end(), always.
+//
+// Ownership: owns the processes; spawner and drain must outlive it. The
+//   destructor kills what end() did not.
+// Threads: thread-safe are request_stop() and state(); all else belongs to one
+//   thread.
+// Errors: load() and wait() say why the group is of no use: UNAVAILABLE with
+//   WORKER_LOST, or the error that a worker reported; CANCELLED after
+//   request_stop().
+class WorkerGroup {
+ public:
+  WorkerGroup(const WorkerSettings& settings, int64_t generation,
+              ProcessSpawner& spawner, LogDrain& drain);
+  ~WorkerGroup();
+  WorkerGroup(const WorkerGroup&) = delete;
+  WorkerGroup& operator=(const WorkerGroup&) = delete;
+
+  // Starts every rank and makes it load. Blocks until all are ready: kReady.
+  // REQUIRES: the state is kStarting.
+  absl::Status load() EXCLUDES_LOCK(mutex_);
+  // Whether load() failed with an error that a worker reported: the package or
+  // the configuration is wrong, and another try would end the same.
+  bool load_error_reported() const EXCLUDES_LOCK(mutex_);
+
+  // Blocks until a rank is lost. REQUIRES: load() returned OK.
+  absl::Status wait() EXCLUDES_LOCK(mutex_);
+
+  // Ends it. After request_stop() the ranks get SIGTERM and stop_grace; a
+  // failed group is killed. Blocks until every process is reaped.
+  void end() EXCLUDES_LOCK(mutex_);
+
+  // Makes load() and wait() return.
+  void request_stop() EXCLUDES_LOCK(mutex_);
+
+  WorkerState state() const EXCLUDES_LOCK(mutex_);
+  // What the lost rank wrote last; complete after end().
+  std::vector<std::string> last_lines() EXCLUDES_LOCK(mutex_);
+  int64_t generation() const { return generation_; }
+
+  // REQUIRES of these: load() returned OK.
+  const std::vector<std::shared_ptr<Rank>>& ranks() const { return ranks_; }
+  // What rank 0 said, with ferryd's fields: generation and ranks.
+  v1::Pipeline description() const;
+  // Ends what runs on the ranks with WORKER_LOST, for `why`.
+  void set_lost(const std::string& why);
+
+ private:
+  using LoadResult = absl::StatusOr<worker::v1::LoadPipelineResponse>;
+
+  absl::Status start_processes() EXCLUDES_LOCK(mutex_);
+  // Blocks until all ranks have loaded, or the group is of no use.
+  void load_all() EXCLUDES_LOCK(mutex_);
+  void on_loaded(size_t rank, LoadResult result) EXCLUDES_LOCK(mutex_);
+  void on_lost(int rank, const std::string& why) EXCLUDES_LOCK(mutex_);
+  // The first failure counts.
+  void fail_locked(absl::Status failure) REQUIRES_LOCK(mutex_);
+  // It will never be ready, or is not any more.
+  bool useless_locked() const REQUIRES_LOCK(mutex_);
+  bool all_loaded_locked() const REQUIRES_LOCK(mutex_);
+  void set_state_locked(WorkerState state) REQUIRES_LOCK(mutex_);
+  // CANCELLED after request_stop(), else the failure, else OK.
+  absl::Status result_locked() const REQUIRES_LOCK(mutex_);
+
+  // Constant after construction.
+  const WorkerSettings settings_;
+  const int64_t generation_;
+  ProcessSpawner& spawner_;
+  LogDrain& drain_;
+
+  // Touched by the owner's thread.
+  std::vector<std::unique_ptr<WorkerProcess>> processes_;
+  std::vector<std::shared_ptr<Rank>> ranks_;
+
+  mutable Mutex mutex_;
+  // Signalled at every change of what follows.
+  CondVar changed_;
+  WorkerState state_ GUARDED_BY(mutex_) = WorkerState::kStarting;
+  bool stop_requested_ GUARDED_BY(mutex_) = false;
+  absl::Status failure_ GUARDED_BY(mutex_);
+  bool load_error_reported_ GUARDED_BY(mutex_) = false;
+  int lost_rank_ GUARDED_BY(mutex_) = -1;
+  // By rank; empty until it has loaded.
+  std::vector<std::optional<worker::v1::LoadPipelineResponse>> loaded_
+      GUARDED_BY(mutex_);
+};
+
+}  // namespace ferry

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/status/statusor.h"
+#include "ferry/worker/v1/worker_service.grpc.pb.h"
+#include "grpcpp/channel.h"
+#include "platform/base/mutex.h"
+#include "platform/os/process_spawner.h"
+#include "platform/os/subprocess.h"
+#include "platform/os/unique_fd.h"
+#include "server/ipc/grpc_rank.h"
+#include "server/supervisor/heartbeat_monitor.h"
+#include "server/supervisor/log_drain.h"
+#include "server/supervisor/log_tail.h"
+#include "server/supervisor/worker_settings.h"
+
+namespace ferry {
+
+// The process of one rank: starts it, watches it, ends it.
+//
+// A thread of its own sees the end of the process at once (pidfd) and asks for
+// heartbeats between. It says once why the rank is lost, and then only stop()
+// is left to be called.
+//
+// Ownership: spawner and drain must outlive it. The destructor kills and reaps.
+// Threads: thread-safe but for destruction. `on_lost` runs on the watching
+//   thread and must not wait for this object.
+// Errors: the process cannot be started: start() says so. Everything later is
+//   a loss.
+class WorkerProcess {
+ public:
+  struct Position {
+    int rank = 0;
+    int64_t generation = 1;
+  };
+  // `why` is one clause about the rank, such as "exited with code 3".
+  using OnLost = std::function<void(const std::string& why)>;
+
+  static absl::StatusOr<std::unique_ptr<WorkerProcess>> start(
+      const WorkerSettings& settings, Position position,
+      ProcessSpawner& spawner, LogDrain& drain, OnLost on_lost);
+  ~WorkerProcess();
+  WorkerProcess(const WorkerProcess&) = delete;
+  WorkerProcess& operator=(const WorkerProcess&) = delete;
+
+  // Makes the rank load the pipeline. Blocks until it has, it is lost, or
+  // load_timeout has passed. An error that the worker itself reports carries an
+  // ErrorInfo; all others mean that the rank is of no use.
+  absl::StatusOr<worker::v1::LoadPipelineResponse> load();
+
+  // Kills it. Returns at once; every call that waits for the rank fails soon.
+  void kill();
+  // Asks it to end, with SIGTERM. Returns at once.
+  void interrupt();
+  // Ends it: SIGTERM, SIGKILL after `grace`. Blocks until
+  // it has been reaped and is not watched any more. on_lost is not called for
+  // this end.
+  void stop(absl::Duration grace) EXCLUDES_LOCK(mutex_);
+
+  pid_t pid() const { return process_->pid(); }
+  int rank_index() const { return position_.rank; }
+  // The last lines it wrote: all of them once it has ended.
+  std::vector<std::string> last_lines();
+  // What the scheduler may ask of it.
+  const std::shared_ptr<GrpcRank>& rank() const { return rank_; }
+
+ private:
+  WorkerProcess(const WorkerSettings& settings, Position position,
+                std::unique_ptr<Subprocess> process,
+                std::shared_ptr<LogTail> tail, UniqueFd ipc, UniqueFd lifeline,
+                OnLost on_lost);
+
+  void watch() EXCLUDES_LOCK(mutex_);
+  // One heartbeat; returns why the rank is lost, or nothing.
+  std::optional<std::string> check(HeartbeatMonitor& monitor);
+  bool stopping() const EXCLUDES_LOCK(mutex_);
+
+  // Constant after construction, and thread-safe.
+  const WorkerSettings settings_;
+  const Position position_;
+  const std::unique_ptr<Subprocess> process_;
+  const std::shared_ptr<LogTail> tail_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<worker::v1::WorkerService::Stub> stub_;
+  const std::shared_ptr<GrpcRank> rank_;
+  const OnLost on_lost_;
+  const UniqueFd lifeline_;
+
+  mutable Mutex mutex_;
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  std::thread watcher_;
+};
+
+}  // namespace ferry

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace ferry {
+
+// How the workers of one pipeline are started and watched; equal for all its
+// ranks.
+struct WorkerSettings {
+  // The program and its first arguments.
+  std::vector<std::string> command;
+  // Resource name, `pipelines/{pipeline}`.
+  std::string pipeline;
+  // Absolute path of the package's directory.
+  std::string package_dir;
+  // "auto", "none", "module" or "layer".
+  std::string offload_mode = "auto";
+  int ranks = 1;
+  int intra_op_threads = 1;
+
+  // From the start of the load to its end.
+  absl::Duration load_timeout = absl::Minutes(30);
+  // Between two heartbeats.
+  absl::Duration heartbeat_interval = absl::Seconds(1);
+  // Longest silence; see heartbeat_monitor.h for these three.
+  absl::Duration heartbeat_timeout = absl::Seconds(15);
+  absl::Duration step_timeout = absl::Seconds(120);
+  absl::Duration cancel_grace = absl::Seconds(30);
+  // From SIGTERM to SIGKILL when ferryd ends.
+  absl::Duration stop_grace = absl::Seconds(3);
+};
+
+}  // namespace ferry

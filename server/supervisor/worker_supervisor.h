@@ -1,0 +1,78 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "platform/base/clock.h"
+#include "platform/os/process_spawner.h"
+#include "server/core/daemon_config.h"
+#include "server/core/pipeline_directory.h"
+#include "server/supervisor/log_drain.h"
+#include "server/supervisor/pipeline_keeper.h"
+#include "server/supervisor/rank_pool.h"
+
+namespace ferry {
+
+// Keeps the worker groups of all configured pipelines in their wanted state.
+//
+//   construct → start() → … → stop()
+//
+// Ownership: directory, pool and clock must outlive it. The destructor stops.
+// Threads: start() and stop() belong to one thread. The callbacks run on the
+//   supervisor's threads, should return soon (they wake main), and must not
+//   call stop().
+// Errors: each pipeline's end in its entry of the directory; nothing here
+// fails.
+class WorkerSupervisor {
+ public:
+  struct Options {
+    std::vector<PipelineKeeper::Options> pipelines;
+  };
+  struct Callbacks {
+    // A worker reported that the pipeline cannot be loaded; it is FAILED.
+    // With exit_on_load_error ferryd ends with code 2.
+    std::function<void(const std::string& pipeline, const absl::Status& error)>
+        on_load_error;
+    // The workers of the pipeline died too often; it is FAILED, and ferryd
+    // ends with code 4.
+    std::function<void(const std::string& pipeline, const absl::Status& error)>
+        on_budget_spent;
+  };
+
+  // What `config` says. `default_worker` is the worker's path when it says
+  // none; `default_threads` the same for intra_op_threads.
+  static Options options_from(const DaemonConfig& config,
+                              const std::string& default_worker,
+                              int default_threads);
+
+  WorkerSupervisor(Options options, Callbacks callbacks,
+                   PipelineDirectory& directory, RankPool& pool,
+                   const Clock& clock);
+  ~WorkerSupervisor();
+  WorkerSupervisor(const WorkerSupervisor&) = delete;
+  WorkerSupervisor& operator=(const WorkerSupervisor&) = delete;
+
+  // Starts every pipeline's group. Returns at once. REQUIRES: the directory
+  // has the pipelines; called once.
+  void start();
+  // Ends all groups in parallel: generations that run end with WORKER_LOST,
+  // processes get SIGTERM and, after stop_grace, SIGKILL. Blocks until all are
+  // reaped.
+  void stop();
+
+ private:
+  const Options options_;
+  const Callbacks callbacks_;
+  PipelineDirectory& directory_;
+  RankPool& pool_;
+  const Clock& clock_;
+  // Both outlive the groups.
+  ProcessSpawner spawner_;
+  LogDrain drain_;
+  std::vector<std::unique_ptr<PipelineKeeper>> keepers_;
+};
+
+}  // namespace ferry

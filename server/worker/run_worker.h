@@ -1,0 +1,21 @@
+#pragma once
+
+#include "absl/status/status.h"
+#include "server/worker/loaded_pipeline.h"
+
+namespace ferry {
+
+// What a worker is given by the process that starts it.
+struct WorkerOptions {
+  // Socket to ferryd.
+  int ipc_fd = -1;
+  // Reading end of a pipe whose other end ferryd alone holds.
+  int lifeline_fd = -1;
+};
+
+// Serves one rank until SIGTERM or SIGINT, or until ferryd is gone. Blocks.
+// REQUIRES: called once, before the process has other threads.
+// Errors name the flag that is wrong.
+absl::Status run_worker(const WorkerOptions& options, PipelineLoader loader);
+
+}  // namespace ferry

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "server/worker/loaded_pipeline.h"
+
+namespace ferry {
+
+// How a FakePipeline behaves.
+struct FakePipelineOptions {
+  // Bytes of each output.
+  int64_t output_bytes = 64;
+  // Called after each step has been reported, from 1.
+  std::function<void(int step)> on_step = [](int) {};
+  // Goes on when it is asked to end.
+  bool ignore_cancel = false;
+};
+
+// A pipeline without LibTorch. It takes what the public limits of
+// fake_pipeline_description() allow, reports every step, and makes outputs
+// whose bytes depend on the spec and on seed + i. For tests of what is around
+// pipelines: streams, cancels, lost workers.
+std::unique_ptr<Pipeline> make_fake_pipeline(FakePipelineOptions options);
+
+// A loader of fakes that accepts every package.
+PipelineLoader fake_pipeline_loader(FakePipelineOptions options);
+
+// Text to image, 8 to 64 pixels, at most 4 images and 50 steps.
+v1::Pipeline fake_pipeline_description();
+
+}  // namespace ferry

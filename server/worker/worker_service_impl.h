@@ -1,0 +1,72 @@
+#pragma once
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "ferry/worker/v1/worker_service.grpc.pb.h"
+#include "platform/base/clock.h"
+#include "platform/base/mutex.h"
+#include "server/worker/event_queue.h"
+#include "server/worker/generation_slot.h"
+#include "server/worker/loaded_pipeline.h"
+#include "server/worker/step_thread.h"
+
+namespace ferry {
+
+// What ferryd asks of this rank.
+//
+//   kEmpty ──LoadPipeline──► kLoading ──► kLoaded
+//                               └───────► kFailed
+//
+// A pipeline is loaded once in a process: after kFailed ferryd ends the
+// process.
+//
+// Ownership: owns the pipeline, which is destroyed on the step thread.
+// Threads: gRPC calls it on any thread. Calls that wait look for their
+//   cancellation every few milliseconds, since the synchronous API calls nobody
+//   back. REQUIRES at destruction: no call is in progress.
+// Errors: what the loader and the pipeline report, as they report it;
+//   FAILED_PRECONDITION for calls in the wrong state.
+class WorkerServiceImpl final : public worker::v1::WorkerService::Service {
+ public:
+  // `clock` must outlive the service.
+  WorkerServiceImpl(PipelineLoader loader, const Clock& clock);
+  ~WorkerServiceImpl() override;
+
+  grpc::Status LoadPipeline(
+      grpc::ServerContext* context,
+      const worker::v1::LoadPipelineRequest* request,
+      worker::v1::LoadPipelineResponse* response) override;
+  grpc::Status RunGeneration(
+      grpc::ServerContext* context,
+      const worker::v1::RunGenerationRequest* request,
+      grpc::ServerWriter<worker::v1::RunGenerationResponse>* writer) override;
+  grpc::Status WaitIdle(grpc::ServerContext* context,
+                        const worker::v1::WaitIdleRequest* request,
+                        worker::v1::WaitIdleResponse* response) override;
+  grpc::Status Heartbeat(grpc::ServerContext* context,
+                         const worker::v1::HeartbeatRequest* request,
+                         worker::v1::HeartbeatResponse* response) override;
+
+ private:
+  enum class State { kEmpty, kLoading, kLoaded, kFailed };
+
+  absl::Status load(const worker::v1::LoadPipelineRequest& request,
+                    worker::v1::LoadPipelineResponse& response)
+      EXCLUDES_LOCK(mutex_);
+  absl::Status begin_generation(const std::string& job) EXCLUDES_LOCK(mutex_);
+  // On the step thread.
+  void generate(const worker::v1::RunGenerationRequest& request,
+                EventQueue& events);
+
+  const PipelineLoader loader_;
+  GenerationSlot slot_;
+  // Touched by the step thread only.
+  std::unique_ptr<LoadedPipeline> loaded_;
+  Mutex mutex_;
+  State state_ GUARDED_BY(mutex_) = State::kEmpty;
+  // Last: what it runs uses all of the above.
+  StepThread step_thread_;
+};
+
+}  // namespace ferry

@@ -1,0 +1,261 @@
+"""Rules of the tree that neither the compiler nor Bazel checks.
+
+Each rule takes {path: text} and gives a list of "path:line: what is wrong".
+"""
+
+import re
+
+# What the files of a folder may include, beside the folder itself: other
+# folders of the project, generated protos ("ferry/…", "google/rpc"), and
+# libraries. The longest matching folder counts. Bazel's visibility and
+# layering_check hold the same line for targets; headers under /usr/include are
+# beyond them.
+ALLOWED_INCLUDES = {
+    "platform/base": ["absl", "nlohmann", "spdlog"],
+    "platform/os": ["absl", "platform/base"],
+    "platform/device": ["ATen", "absl", "c10", "cuda", "platform/base"],
+    "platform/distributed": [
+        "ATen", "absl", "c10", "gloo", "nccl", "platform/base",
+        "platform/device", "torch/distributed",
+    ],
+    "offload": [
+        "ATen", "absl", "c10", "openssl", "platform/base", "platform/device",
+        "platform/distributed",
+    ],
+    "pipelines": [
+        "ATen", "absl", "c10", "ferry/config", "ferry/v1", "google/protobuf",
+        "nlohmann", "offload", "openssl", "platform/base", "platform/device",
+        "png", "sentencepiece", "turbojpeg", "webp",
+    ],
+    # The one folder that pays for TorchScript's headers.
+    "pipelines/torchscript": [
+        "ATen", "absl", "c10", "ferry/config", "ferry/v1", "google/protobuf",
+        "nlohmann", "offload", "openssl", "pipelines", "platform/base",
+        "platform/device", "torch",
+    ],
+    "server/core": [
+        "absl", "ferry/config", "ferry/v1", "ferry/worker", "google/protobuf",
+        "google/rpc", "platform/base",
+    ],
+    "server/ipc": [
+        "absl", "ferry/config", "ferry/v1", "ferry/worker", "google/protobuf",
+        "google/rpc", "grpcpp", "platform/base", "platform/os", "server/core",
+    ],
+    "server/supervisor": [
+        "absl", "ferry/config", "ferry/v1", "ferry/worker", "google/protobuf",
+        "google/rpc", "grpcpp", "platform/base", "platform/os", "server/core",
+        "server/ipc",
+    ],
+    "server/frontend": [
+        "absl", "ferry/config", "ferry/v1", "google/protobuf", "google/rpc",
+        "grpc/health", "grpcpp", "platform/base", "platform/os", "server/core",
+        "server/ipc", "server/supervisor",
+    ],
+    "server/worker": [
+        "ATen", "absl", "c10", "ferry/config", "ferry/v1", "ferry/worker",
+        "google/protobuf", "google/rpc", "grpcpp", "offload", "pipelines",
+        "platform", "server/core", "server/ipc",
+    ],
+    "client": [
+        "absl", "ferry/v1", "google/protobuf", "google/rpc", "grpc/health",
+        "grpcpp", "nlohmann", "platform/base", "platform/os",
+    ],
+}
+
+TEST_LIBRARIES = ["benchmark", "gmock", "gtest", "tests/support"]
+
+# Tests in these folders may make modules and tensors of their own.
+TORCH_TEST_FOLDERS = ["offload", "pipelines", "server/worker"]
+
+# Libraries whose headers do not start with the library's name.
+LIBRARY_OF_HEADER = {
+    "cuda.h": "cuda",
+    "cuda_runtime_api.h": "cuda",
+    "nccl.h": "nccl",
+    "png.h": "png",
+    "sentencepiece_processor.h": "sentencepiece",
+    "sentencepiece_trainer.h": "sentencepiece",
+    "turbojpeg.h": "turbojpeg",
+    "torch/csrc/distributed": "torch/distributed",
+}
+
+# Folders below /usr/include that belong to the system.
+SYSTEM_FOLDERS = ["arpa", "linux", "net", "netinet", "sys"]
+
+# Words that one file may use, and the reason. (pattern, exceptions, advice)
+BANNED_WORDS = [
+    (r"\bstd::(recursive_|shared_|timed_)?mutex\b|\bstd::condition_variable|"
+     r"\babsl::(Mutex|CondVar)\b|\bpthread_mutex_",
+     r"platform/base/mutex\.h", "use platform/base/mutex.h, which is annotated"),
+    (r"\bsleep_(for|until)\b|\bu?sleep\(|\bnanosleep\(|\babsl::SleepFor\b",
+     r"platform/base/clock\.cc", "wait for an event, or on a Clock"),
+    (r"\b(system|steady|high_resolution)_clock::now\b|\babsl::Now\b|"
+     r"\bgettimeofday\(",
+     r"platform/base/clock\.cc|tests/benchmarks/.*",
+     "time comes through platform/base/clock.h"),
+    (r"\b(secure_)?getenv\b",
+     r".*main\.cc|.*_test\.cc|.*/testing/.*|tests/.*",
+     "flags and environment are read in main"),
+    (r"\b(std::)?(ato[ifl]|ato(ll)|strto(l|ll|ul|ull|d|f))\(|"
+     r"\bstd::sto(i|l|ll|ul|ull|f|d)\b",
+     r"", "use absl::SimpleAtoi and its kin, which report errors"),
+    (r"\bstd::regex\b", r"", "recurses on the stack; match by hand"),
+    (r"\.detach\(\)", r"", "every thread is owned and joined"),
+    (r"\bsignal\(SIG|\bstd::signal\b",
+     r".*main\.cc|platform/os/.*", "signals belong to platform/os"),
+]
+
+SIZE_LIMITS = [  # The first that matches counts.
+    (re.compile(r".*_test\.cc|.*/testing/.*|tests/.*"), 800),
+    (re.compile(r".*\.h"), 250),
+    (re.compile(r".*\.cc"), 500),
+]
+
+_COMMENT_OR_STRING = re.compile(
+    r'//[^\n]*|/\*.*?\*/|R"(?P<tag>[^()\s]*)\(.*?\)(?P=tag)"|"(\\.|[^"\\\n])*"',
+    re.DOTALL)
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTILINE)
+
+
+def is_cc(path):
+    return path.endswith((".h", ".cc"))
+
+
+def is_test(path):
+    return (path.endswith("_test.cc") or "/testing/" in path
+            or path.startswith("tests/"))
+
+
+def is_below(path, folder):
+    return path == folder or path.startswith(folder + "/")
+
+
+def line_of(text, offset):
+    return text.count("\n", 0, offset) + 1
+
+
+def code_of(text):
+    """The text with comments and strings blanked; lines stay where they are."""
+    return _COMMENT_OR_STRING.sub(
+        lambda match: re.sub(r"[^\n]", " ", match.group()), text)
+
+
+def allowed_includes(path):
+    """What `path` may include; None when its folder is in no table."""
+    if path.startswith("tests/"):
+        return [""]
+    folders = [folder for folder in ALLOWED_INCLUDES if is_below(path, folder)]
+    if not folders:
+        return None
+    folder = max(folders, key=len)
+    allowed = [folder] + ALLOWED_INCLUDES[folder]
+    if is_test(path):
+        allowed += TEST_LIBRARIES
+        if any(is_below(path, torch) for torch in TORCH_TEST_FOLDERS):
+            allowed += ["torch"]
+    return allowed
+
+
+def canonical_include(header):
+    for prefix, library in LIBRARY_OF_HEADER.items():
+        if is_below(header, prefix):
+            return library
+    return header
+
+
+def check_includes(files):
+    """Folders include only what their arrows reach."""
+    violations = []
+    for path, text in sorted(files.items()):
+        if not is_cc(path):
+            continue
+        allowed = allowed_includes(path)
+        if allowed is None:
+            violations.append(f"{path}:1: its folder is not in the include "
+                              "table of tools/lint/source_rules.py")
+            continue
+        for match in _INCLUDE.finditer(text):
+            quote, header = match.groups()
+            name = canonical_include(header)
+            system = quote == "<" and name == header and (
+                "/" not in header or header.split("/")[0] in SYSTEM_FOLDERS)
+            if system or any(prefix == "" or is_below(name, prefix)
+                             for prefix in allowed):
+                continue
+            violations.append(f"{path}:{line_of(text, match.start())}: "
+                              f"must not include {header}")
+    return violations
+
+
+def check_words(files):
+    """Some calls have one place each."""
+    violations = []
+    for path, text in sorted(files.items()):
+        if not is_cc(path):
+            continue
+        code = code_of(text)
+        for pattern, exceptions, advice in BANNED_WORDS:
+            if exceptions and re.fullmatch(exceptions, path):
+                continue
+            for match in re.finditer(pattern, code):
+                violations.append(f"{path}:{line_of(code, match.start())}: "
+                                  f"{match.group()}: {advice}")
+    return violations
+
+
+def check_sizes(files):
+    """One concept a file."""
+    violations = []
+    for path, text in sorted(files.items()):
+        if not is_cc(path):
+            continue
+        limit = next(limit for pattern, limit in SIZE_LIMITS
+                     if pattern.fullmatch(path))
+        lines = text.count("\n")
+        if lines > limit:
+            violations.append(f"{path}:1: has {lines} lines, more than {limit}")
+    return violations
+
+
+def check_headers(files):
+    """Headers are guarded by #pragma once."""
+    return [f"{path}:1: has no #pragma once"
+            for path, text in sorted(files.items())
+            if path.endswith(".h")
+            and not re.search(r"^#pragma once$", text, re.MULTILINE)]
+
+
+def check_build_files(files):
+    """Packages are private, and build_defs.bzl owns compiler and linker."""
+    violations = []
+    for path, text in sorted(files.items()):
+        if path.split("/")[-1] != "BUILD" or path.startswith("third_party/"):
+            continue
+        code = re.sub(r"#[^\n]*", "", text)
+        if 'package(default_visibility = ["//visibility:private"])' not in code:
+            violations.append(f"{path}:1: must start with package("
+                              'default_visibility = ["//visibility:private"])')
+        for match in re.finditer(
+                r"^\s*(cc_\w+)\(|\b(copts|linkopts|features) =", code,
+                re.MULTILINE):
+            violations.append(
+                f"{path}:{line_of(code, match.start(0) + 1)}: "
+                f"{match.group(1) or match.group(2)} belongs to build_defs.bzl "
+                "or third_party")
+        # Clients of any language may take the protos.
+        if not path.startswith("proto/"):
+            for match in re.finditer(r'"//visibility:public"', code):
+                violations.append(
+                    f"{path}:{line_of(code, match.start())}: name the users: "
+                    "a package_group of //:BUILD, or packages")
+    return violations
+
+
+RULES = {
+    "includes": check_includes,
+    "words": check_words,
+    "sizes": check_sizes,
+    "headers": check_headers,
+    "build_files": check_build_files,
+}
