@@ -2,8 +2,8 @@
 
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -24,6 +24,8 @@ using ::testing::HasSubstr;
 // A damaged copy of a package and what the error must name.
 struct Damage {
   std::string name;
+  // Of make_tiny_pipeline.
+  std::vector<std::string> flags;
   std::function<void(const std::string& package)> apply;
   std::vector<std::string> named;
 };
@@ -38,10 +40,12 @@ void truncate_file(const std::string& path) {
   write_file(path, content.substr(0, content.size() / 2));
 }
 
+// Files that are missing, broken or wrong.
 std::vector<Damage> file_damages() {
   constexpr char kManifest[] = "/ferry.txtpb";
   constexpr char kModule[] = "/pipeline.pt";
   constexpr char kScheduler[] = "/scheduler/scheduler_config.json";
+  constexpr char kTokenizer[] = "/tokenizer/tiny.model";
   const auto append_to_manifest = [=](const std::string& text) {
     return [=](const std::string& package) {
       write_file(package + kManifest,
@@ -50,48 +54,94 @@ std::vector<Damage> file_damages() {
   };
   return {
       {"no-manifest",
+       {},
        [=](const std::string& package) { remove_file(package + kManifest); },
        {"ferry.txtpb"}},
       {"unknown-field",
+       {},
        append_to_manifest("\nno_such_field: 1\n"),
        {"ferry.txtpb", "no_such_field"}},
       {"no-module",
+       {},
        [=](const std::string& package) { remove_file(package + kModule); },
        {"pipeline.pt"}},
       {"cut-module",
+       {},
        [=](const std::string& package) { truncate_file(package + kModule); },
        {"pipeline.pt"}},
       {"outside-path",
-       [=](const std::string& package) {
-         write_file(package + kManifest,
-                    absl::StrCat(*read_file(package + kManifest),
-                                 "\nmodule: \"../pipeline.pt\"\n"));
-       },
+       {},
+       append_to_manifest("\nmodule: \"../pipeline.pt\"\n"),
        {"ferry.txtpb", "module", ".."}},
       {"no-scheduler",
+       {},
        [=](const std::string& package) { remove_file(package + kScheduler); },
        {"scheduler/scheduler_config.json"}},
       {"bad-scheduler-json",
+       {},
        [=](const std::string& package) {
          write_file(package + kScheduler, "{\"_class_name\": ");
        },
        {"scheduler_config.json"}},
       {"unknown-scheduler",
+       {},
        [=](const std::string& package) {
          write_file(package + kScheduler,
                     "{\"_class_name\": \"NonesuchScheduler\"}");
        },
        {"scheduler_config.json", "_class_name", "NonesuchScheduler"}},
+      {"no-tokenizer",
+       {},
+       [=](const std::string& package) { remove_file(package + kTokenizer); },
+       {"tokenizer/tiny.model"}},
+      {"cut-tokenizer",
+       {},
+       [=](const std::string& package) {
+         write_file(package + kTokenizer, "no model");
+       },
+       {"tokenizer/tiny.model"}},
+  };
+}
+
+// Modules that do not keep to the package's interface.
+std::vector<Damage> module_damages() {
+  const auto nothing = [](const std::string&) {};
+  return {
+      {"no-denoise",
+       {"--without_method=denoise"},
+       nothing,
+       {"pipeline.pt", "denoise"}},
+      {"no-decode",
+       {"--without_method=decode"},
+       nothing,
+       {"pipeline.pt", "decode"}},
+      {"no-encode-prompt",
+       {"--without_method=encode_prompt"},
+       nothing,
+       {"pipeline.pt", "encode_prompt"}},
+      {"no-latent-shape",
+       {"--without_method=latent_shape"},
+       nothing,
+       {"pipeline.pt", "latent_shape"}},
+      {"short-denoise",
+       {"--short_denoise"},
+       nothing,
+       {"pipeline.pt", "denoise", "conditioning"}},
+      {"wrong-plan",
+       {"--wrong_plan"},
+       nothing,
+       {"pipeline.pt", "_offload_plan", "layers"}},
   };
 }
 
 // One daemon with every damaged package: each fails for itself.
 TEST(BadPackageTest, EveryDamageIsNamed) {
   std::vector<Damage> damages = file_damages();
+  for (Damage& damage : module_damages()) damages.push_back(std::move(damage));
   Daemon::Options options;
   options.flags = {"--exit_on_load_error=false"};
   for (const Damage& damage : damages) {
-    const std::string package = copy_package(make_package());
+    const std::string package = copy_package(make_package(damage.flags));
     ASSERT_NO_FATAL_FAILURE(damage.apply(package)) << damage.name;
     options.pipelines.emplace_back(damage.name, package);
   }

@@ -147,7 +147,7 @@ class SlowReaderTest : public DaemonFixture {
 
 TEST_F(SlowReaderTest, DoesNotSlowOthersAndIsEnded) {
   Daemon& daemon =
-      start_ready({{{"tiny", make_package()}}, {"--slow_reader_timeout=2s"}});
+      start_ready({{{"tiny", large_package()}}, {"--slow_reader_timeout=2s"}});
   const auto channel = daemon.new_channel();
   const auto stub = v1::GenerationService::NewStub(channel);
   GenerateCall slow(*stub, large_request());
@@ -171,7 +171,7 @@ TEST_F(SlowReaderTest, DoesNotSlowOthersAndIsEnded) {
 }
 
 TEST_F(SlowReaderTest, ReaderThatCatchesUpGetsEverything) {
-  Daemon& daemon = start_ready({{{"tiny", make_package()}}, {}});
+  Daemon& daemon = start_ready({{{"tiny", large_package()}}, {}});
   GenerateCall slow(daemon.generation(), large_request());
   ASSERT_TRUE(slow.wait_for_state(Job::STATE_RUNNING));
   const std::string name = slow.job().name();

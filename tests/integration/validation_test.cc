@@ -28,7 +28,7 @@ using v1::GenerationSpec;
 using v1::OutputSpec;
 
 // Caps of the server, below those of the pipeline.
-constexpr int64_t kMaxPixels = 256 * 256;
+constexpr int64_t kMaxPixels = 64 * 128;
 constexpr int64_t kMaxRequestPixels = 2 * kMaxPixels;
 
 class ValidationTest : public SharedDaemonFixture<ValidationTest> {

@@ -200,8 +200,8 @@ TEST_F(WorkerFaultTest, SpentRestartBudgetEndsTheDaemon) {
 }
 
 TEST_F(WorkerFaultTest, ModuleThatThrowsFailsItsRequestOnly) {
-  Daemon& daemon =
-      start_ready({{{"slow", make_package({"--throw_at_step=2"})}}, {}});
+  Daemon& daemon = start_ready(
+      {{{"slow", make_package({"--raise_below_timestep=600"})}}, {}});
   const pid_t pid = only_worker(daemon);
   GenerateCall call(daemon.generation(), make_request());
   EXPECT_EQ(call.finish().error_code(), grpc::StatusCode::INTERNAL);
@@ -218,9 +218,10 @@ TEST_F(WorkerFaultTest, ModuleThatThrowsFailsItsRequestOnly) {
   EXPECT_EQ(only_worker(daemon), pid);
 }
 
+// Four steps have timesteps 1000, 750, 500 and 250: the third one fails.
 TEST_F(WorkerFaultTest, NonFiniteOutputNamesTheStep) {
   Daemon& daemon =
-      start_ready({{{"slow", make_package({"--nan_at_step=3"})}}, {}});
+      start_ready({{{"slow", make_package({"--nan_below_timestep=600"})}}, {}});
   GenerateCall call(daemon.generation(), make_request());
   EXPECT_EQ(call.finish().error_code(), grpc::StatusCode::INTERNAL);
   const ErrorDetails details = parse_details(call.finish());
@@ -229,7 +230,7 @@ TEST_F(WorkerFaultTest, NonFiniteOutputNamesTheStep) {
   EXPECT_EQ(details.metadata.at("step"), "3");
   EXPECT_THAT(call.finish().error_message(), HasSubstr("3"));
   v1::GenerateRequest request = make_request();
-  request.mutable_spec()->set_num_inference_steps(2);
+  request.mutable_spec()->set_num_inference_steps(1);
   GenerateCall next(daemon.generation(), request);
   EXPECT_TRUE(next.finish().ok()) << describe(next.finish());
 }

@@ -63,7 +63,8 @@ ChildProcess::ChildProcess(const Options& options)
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   const int flags = O_WRONLY | O_CREAT | O_APPEND;
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 0, options.stdin_path.c_str(),
+                                   O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 1, stdout_path_.c_str(), flags,
                                    0600);
   posix_spawn_file_actions_addopen(&actions, 2, stderr_path_.c_str(), flags,

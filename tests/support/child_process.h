@@ -32,6 +32,8 @@ class ChildProcess {
     std::vector<std::string> environment;
     // Empty: the test's own.
     std::string working_directory;
+    // File of its standard input. A FIFO must be open for writing already.
+    std::string stdin_path = "/dev/null";
   };
 
   explicit ChildProcess(const Options& options);

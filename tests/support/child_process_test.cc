@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/eventually.h"
+#include "tests/support/files.h"
 #include "tests/support/processes.h"
 
 namespace ferry {
@@ -44,6 +45,13 @@ TEST(ChildProcessTest, OverridesEnvironment) {
   options.environment = {"HOME=elsewhere"};
   options.working_directory = "/usr";
   EXPECT_EQ(run_process(options).out, "elsewhere /usr\n");
+}
+
+TEST(ChildProcessTest, ReadsStandardInputFromAFile) {
+  ChildProcess::Options options = shell("cat");
+  options.stdin_path = make_directory("input") + "/text";
+  write_file(options.stdin_path, "hello");
+  EXPECT_EQ(run_process(options).out, "hello");
 }
 
 TEST(ProcessesTest, OrphansFallToTheTest) {

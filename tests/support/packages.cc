@@ -5,6 +5,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "tests/support/child_process.h"
 #include "tests/support/files.h"
 
@@ -30,6 +31,18 @@ std::string make_package(const std::vector<std::string>& flags) {
 
 std::string slow_package() {
   return make_package({absl::StrCat("--step_ms=", kSlowStepMs)});
+}
+
+std::string large_package() {
+  static auto* const package = new std::string();
+  if (!package->empty()) return *package;
+  *package = copy_package(make_package());
+  const std::string manifest = *package + "/ferry.txtpb";
+  write_file(manifest, absl::StrReplaceAll(
+                           read_file(manifest).value_or(""),
+                           {{"max_edge: 128", "max_edge: 1024"},
+                            {"max_pixels: 16384", "max_pixels: 1048576"}}));
+  return *package;
 }
 
 std::string copy_package(const std::string& package) {

@@ -12,12 +12,16 @@ namespace ferry {
 // Not thread-safe.
 std::string make_package(const std::vector<std::string>& flags = {});
 
-// Milliseconds that one step of slow_package() takes.
+// Milliseconds that one step of slow_package() takes at least, on an idle
+// machine.
 constexpr int kSlowStepMs = 100;
 
-// A pipeline whose steps take kSlowStepMs each: time enough to do something
-// while it runs.
+// A pipeline whose steps take so long that a test can do something while it
+// runs.
 std::string slow_package();
+
+// A pipeline that makes pictures of up to 1024×1024 pixels, quickly.
+std::string large_package();
 
 // A copy of a package that a test may change.
 std::string copy_package(const std::string& package);
