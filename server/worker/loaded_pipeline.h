@@ -5,28 +5,33 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "ferry/v1/generation_spec.pb.h"
 #include "ferry/v1/pipeline.pb.h"
 #include "ferry/worker/v1/worker_service.pb.h"
-#include "pipelines/pipeline.h"
+#include "pipelines/generation_observer.h"
 
 namespace ferry {
 
-// A pipeline that is ready to run, with all that it stands on.
+// A pipeline that is ready to run, with all that it stands on. An interface, so
+// that the service is tested without LibTorch.
 //
 // Threads: made, used and destroyed on the worker's step thread.
 class LoadedPipeline {
  public:
   virtual ~LoadedPipeline() = default;
 
-  virtual Pipeline& pipeline() = 0;
+  // As Pipeline::generate (pipelines/pipeline.h): errors carry an ErrorInfo,
+  // and the next request is taken after each.
+  virtual absl::StatusOr<GenerationReport> generate(
+      const v1::GenerationSpec& spec, GenerationObserver& observer) = 0;
   // What the package says and what offloading does.
   virtual v1::Pipeline description() const = 0;
   // Such as cpu or cuda:0.
   virtual std::string device() const = 0;
 };
 
-// Loads what LoadPipeline asks for. Errors carry an ErrorInfo or are about the
-// package; they end the worker's use, not its process.
+// Loads what LoadPipeline asks for. Called once, on the step thread. An error
+// ends the worker's use, not its process.
 using PipelineLoader =
     std::function<absl::StatusOr<std::unique_ptr<LoadedPipeline>>(
         const worker::v1::LoadPipelineRequest& request)>;

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "pipelines/pipeline.h"
+#include "pipelines/generation_observer.h"
 #include "server/worker/event_queue.h"
 #include "server/worker/generation_slot.h"
 

@@ -17,15 +17,6 @@ constexpr absl::Duration kSlice = absl::Milliseconds(10);
 // A few outputs in flight; ferryd reads faster than pipelines write.
 constexpr int64_t kMaxQueuedBytes = int64_t{8} << 20;
 
-// ferryd takes an error without a reason for gRPC's own, that is, for the end
-// of this process.
-absl::Status with_reason(absl::Status status) {
-  if (status.ok() || get_error_info(status).has_value()) return status;
-  const char* const reason =
-      absl::IsCancelled(status) ? "CANCELLED" : "INTERNAL";
-  return with_error_info(std::move(status), {reason, {}});
-}
-
 absl::Status wrong_state(absl::string_view message) {
   return make_error(absl::StatusCode::kFailedPrecondition, message,
                     {"WRONG_STATE", {}});
@@ -44,7 +35,7 @@ grpc::Status WorkerServiceImpl::LoadPipeline(
     grpc::ServerContext* /*context*/,
     const worker::v1::LoadPipelineRequest* request,
     worker::v1::LoadPipelineResponse* response) {
-  return to_grpc_status(with_reason(load(*request, *response)));
+  return to_grpc_status(load(*request, *response));
 }
 
 absl::Status WorkerServiceImpl::load(
@@ -93,7 +84,7 @@ grpc::Status WorkerServiceImpl::RunGeneration(
     }
   }
   slot_.release();
-  return to_grpc_status(with_reason(events.status()));
+  return to_grpc_status(events.status());
 }
 
 absl::Status WorkerServiceImpl::begin_generation(const std::string& job) {
@@ -108,7 +99,7 @@ void WorkerServiceImpl::generate(const RunGenerationRequest& request,
                                  EventQueue& events) {
   QueueObserver observer(request.spec().output().omit_data(), slot_, events);
   absl::StatusOr<GenerationReport> report =
-      loaded_->pipeline().generate(request.spec(), observer);
+      loaded_->generate(request.spec(), observer);
   if (report.ok()) {
     RunGenerationResponse event;
     *event.mutable_summary()->mutable_timings() = std::move(report->timings);

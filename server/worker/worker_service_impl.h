@@ -26,7 +26,9 @@ namespace ferry {
 //   cancellation every few milliseconds, since the synchronous API calls nobody
 //   back. REQUIRES at destruction: no call is in progress.
 // Errors: what the loader and the pipeline report, as they report it;
-//   FAILED_PRECONDITION for calls in the wrong state.
+//   FAILED_PRECONDITION for calls in the wrong state. Each carries a reason, by
+//   which ferryd tells it from gRPC's own errors, that is, from the end of this
+//   process.
 class WorkerServiceImpl final : public worker::v1::WorkerService::Service {
  public:
   // `clock` must outlive the service.

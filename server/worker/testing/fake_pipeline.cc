@@ -2,7 +2,6 @@
 
 #include <openssl/sha.h>
 
-#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -22,13 +21,19 @@ std::string hex_sha256(const std::string& data) {
       absl::string_view(reinterpret_cast<const char*>(digest), sizeof(digest)));
 }
 
-class FakePipeline final : public Pipeline {
+class FakePipeline final : public LoadedPipeline {
  public:
   explicit FakePipeline(FakePipelineOptions options)
-      : options_(std::move(options)),
-        description_(fake_pipeline_description()) {}
+      : options_(std::move(options)) {}
 
-  const v1::Pipeline& description() const override { return description_; }
+  v1::Pipeline description() const override {
+    v1::Pipeline description = fake_pipeline_description();
+    description.mutable_offload()->set_strategy("none");
+    description.mutable_offload()->set_device(device());
+    return description;
+  }
+
+  std::string device() const override { return "cpu"; }
 
   absl::StatusOr<GenerationReport> generate(
       const v1::GenerationSpec& spec, GenerationObserver& observer) override {
@@ -56,11 +61,6 @@ class FakePipeline final : public Pipeline {
     GenerationReport report;
     report.timings.mutable_denoise()->set_nanos(1000);
     return report;
-  }
-
-  OffloadableModule& offloadable_module() override {
-    // Nobody offloads a fake.
-    std::abort();
   }
 
  private:
@@ -104,37 +104,14 @@ class FakePipeline final : public Pipeline {
   }
 
   const FakePipelineOptions options_;
-  const v1::Pipeline description_;
-};
-
-class LoadedFake final : public LoadedPipeline {
- public:
-  explicit LoadedFake(const FakePipelineOptions& options)
-      : pipeline_(options) {}
-
-  Pipeline& pipeline() override { return pipeline_; }
-  v1::Pipeline description() const override {
-    v1::Pipeline description = pipeline_.description();
-    description.mutable_offload()->set_strategy("none");
-    description.mutable_offload()->set_device(device());
-    return description;
-  }
-  std::string device() const override { return "cpu"; }
-
- private:
-  FakePipeline pipeline_;
 };
 
 }  // namespace
 
-std::unique_ptr<Pipeline> make_fake_pipeline(FakePipelineOptions options) {
-  return std::make_unique<FakePipeline>(std::move(options));
-}
-
 PipelineLoader fake_pipeline_loader(FakePipelineOptions options) {
   return [options = std::move(options)](const auto&) {
     return absl::StatusOr<std::unique_ptr<LoadedPipeline>>(
-        std::make_unique<LoadedFake>(options));
+        std::make_unique<FakePipeline>(options));
   };
 }
 

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 
 #include "server/worker/loaded_pipeline.h"
 
@@ -18,16 +17,14 @@ struct FakePipelineOptions {
   bool ignore_cancel = false;
 };
 
-// A pipeline without LibTorch. It takes what the public limits of
-// fake_pipeline_description() allow, reports every step, and makes outputs
-// whose bytes depend on the spec and on seed + i. For tests of what is around
-// pipelines: streams, cancels, lost workers.
-std::unique_ptr<Pipeline> make_fake_pipeline(FakePipelineOptions options);
-
-// A loader of fakes that accepts every package.
+// A loader that accepts every package and gives a pipeline without LibTorch. It
+// reports every step, and makes outputs whose bytes depend on the spec and on
+// seed + i. For tests of what is around pipelines: streams, cancels, lost
+// workers.
 PipelineLoader fake_pipeline_loader(FakePipelineOptions options);
 
-// Text to image, 8 to 64 pixels, at most 4 images and 50 steps.
+// What it says of itself: text to image, 8 to 64 pixels, at most 4 images and
+// 50 steps.
 v1::Pipeline fake_pipeline_description();
 
 }  // namespace ferry

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "ferry/v1/offload_report.pb.h"
+#include "offload/get_offload_backend.h"
+#include "offload/offloadable_module.h"
+#include "platform/device/platform.h"
+
+namespace ferry {
+
+// What offloading does for a pipeline, as operators see it. Without a backend
+// every component is resident.
+v1::OffloadReport make_offload_report(const OffloadableModule& module,
+                                      const OffloadBackendChoice& choice,
+                                      const Platform& platform);
+
+}  // namespace ferry

@@ -1,0 +1,93 @@
+#include "server/worker/pipeline_loader.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "offload/get_offload_backend.h"
+#include "offload/offload_config.h"
+#include "pipelines/pipeline.h"
+#include "platform/base/clock.h"
+#include "platform/base/logging.h"
+#include "platform/base/status_macros.h"
+#include "platform/device/get_platform.h"
+#include "server/worker/offload_report.h"
+
+namespace ferry {
+namespace {
+
+class TorchPipeline final : public LoadedPipeline {
+ public:
+  TorchPipeline(std::unique_ptr<Platform> platform,
+                std::unique_ptr<Pipeline> pipeline, OffloadBackendChoice choice)
+      : platform_(std::move(platform)),
+        pipeline_(std::move(pipeline)),
+        choice_(std::move(choice)) {}
+
+  ~TorchPipeline() override {
+    if (choice_.backend == nullptr || !choice_.backend->is_enabled()) return;
+    const absl::Status status = choice_.backend->disable();
+    if (!status.ok()) {
+      log_error("offloading could not be switched off",
+                {{"error", status.ToString()}});
+    }
+  }
+
+  absl::Status enable_offload() {
+    if (choice_.backend == nullptr) return absl::OkStatus();
+    return choice_.backend->enable(pipeline_->offloadable_module());
+  }
+
+  absl::StatusOr<GenerationReport> generate(
+      const v1::GenerationSpec& spec, GenerationObserver& observer) override {
+    return pipeline_->generate(spec, observer);
+  }
+
+  v1::Pipeline description() const override {
+    v1::Pipeline description = pipeline_->description();
+    *description.mutable_offload() = make_offload_report(
+        pipeline_->offloadable_module(), choice_, *platform_);
+    return description;
+  }
+
+  std::string device() const override { return platform_->torch_device(); }
+
+ private:
+  // In this order: each stands on those before it.
+  const std::unique_ptr<Platform> platform_;
+  const std::unique_ptr<Pipeline> pipeline_;
+  const OffloadBackendChoice choice_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
+    const worker::v1::LoadPipelineRequest& request) {
+  if (request.world_size() != 1) {
+    return absl::UnimplementedError(
+        absl::StrCat("ranks: ", request.world_size(),
+                     " ranks of one pipeline are not supported; 1 is"));
+  }
+  ASSIGN_OR_RETURN(const OffloadConfig config,
+                   OffloadConfig::from_mode(request.offload().mode()));
+  ASSIGN_OR_RETURN(std::unique_ptr<Platform> platform, get_platform("cpu"));
+  ASSIGN_OR_RETURN(OffloadBackendChoice choice,
+                   get_offload_backend(config, *platform));
+  const absl::Duration start = Clock::real().monotonic();
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<Pipeline> pipeline,
+      Pipeline::load(request.package_dir(), {request.intra_op_threads()}));
+  log_info(
+      "pipeline loaded",
+      {{"pipeline", request.pipeline()},
+       {"seconds", absl::ToDoubleSeconds(Clock::real().monotonic() - start)},
+       {"threads", request.intra_op_threads()},
+       {"device", platform->torch_device()},
+       {"offload", choice.reason}});
+  auto loaded = std::make_unique<TorchPipeline>(
+      std::move(platform), std::move(pipeline), std::move(choice));
+  RETURN_IF_ERROR(loaded->enable_offload());
+  return loaded;
+}
+
+}  // namespace ferry

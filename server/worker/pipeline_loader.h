@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "ferry/worker/v1/worker_service.pb.h"
+#include "server/worker/loaded_pipeline.h"
+
+namespace ferry {
+
+// Loads a package with LibTorch, on the platform of this machine, with the one
+// offload backend that get_offload_backend() chooses: the PipelineLoader of
+// the product.
+//
+// What stands on what, so destroyed in reverse: Platform, Pipeline,
+// OffloadBackend (disabled before it is destroyed).
+//
+// Errors: of the package, with file and attribute; INVALID_ARGUMENT for an
+// offload mode that does not exist; UNIMPLEMENTED for what the platform cannot
+// do, and for more than one rank.
+absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
+    const worker::v1::LoadPipelineRequest& request);
+
+}  // namespace ferry

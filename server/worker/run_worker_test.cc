@@ -1,0 +1,58 @@
+#include "server/worker/run_worker.h"
+
+#include <signal.h>
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "platform/os/exit_status.h"
+#include "platform/os/pipe.h"
+#include "platform/os/socket_pair.h"
+#include "platform/os/subprocess.h"
+
+namespace ferry {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kWorker[] = "server/supervisor/testing/scripted_worker";
+constexpr absl::Duration kGenerous = absl::Seconds(30);
+
+// Starts a worker, as ferryd does, with these ends.
+std::unique_ptr<Subprocess> start(SocketPair& ipc, Pipe& lifeline) {
+  SubprocessOptions options;
+  options.argv = {kWorker, "--ipc_fd=3", "--lifeline_fd=4"};
+  options.inherited = {ipc.second.get(), lifeline.read_end.get()};
+  auto process = Subprocess::spawn(options);
+  EXPECT_TRUE(process.ok()) << process.status();
+  lifeline.read_end.reset();
+  return *std::move(process);
+}
+
+TEST(RunWorkerTest, EndsWithItsLifeline) {
+  SocketPair ipc = *make_socket_pair();
+  Pipe lifeline = *make_pipe();
+  const auto process = start(ipc, lifeline);
+  lifeline.write_end.reset();
+  EXPECT_EQ(process->wait_for(kGenerous), ExitStatus::exited(0));
+}
+
+TEST(RunWorkerTest, EndsCleanlyWhenAsked) {
+  SocketPair ipc = *make_socket_pair();
+  Pipe lifeline = *make_pipe();
+  const auto process = start(ipc, lifeline);
+  // Before it installed its handler, the signal itself may end it.
+  const ExitStatus status = process->terminate(kGenerous);
+  EXPECT_TRUE(status == ExitStatus::exited(0) ||
+              status == ExitStatus::signaled(SIGTERM))
+      << status.to_string();
+}
+
+TEST(RunWorkerTest, NamesADescriptorThatIsNotThere) {
+  EXPECT_THAT(std::string(run_worker({-1, -1}, nullptr).message()),
+              HasSubstr("--ipc_fd=-1 is no open descriptor"));
+}
+
+}  // namespace
+}  // namespace ferry
