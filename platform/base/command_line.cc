@@ -41,16 +41,24 @@ size_t edit_distance(absl::string_view a, absl::string_view b) {
   return row[b.size()];
 }
 
+size_t common_prefix(absl::string_view a, absl::string_view b) {
+  const auto [end, unused] = std::mismatch(
+      a.begin(), a.begin() + std::min(a.size(), b.size()), b.begin());
+  return end - a.begin();
+}
+
 absl::Status unknown_flag(const FlagMap& flags, absl::string_view argument,
                           const std::string& name) {
   std::string message = absl::StrCat("unknown flag '", argument, "'");
   std::string nearest;
-  // Farther away it is another word.
+  // Farther away it is another word; --grpc_port still means --grpc_address.
   size_t best = std::max<size_t>(2, name.size() / 2) + 1;
   for (const auto& [candidate, flag] : flags) {
+    const size_t prefix = common_prefix(name, candidate);
     const size_t distance = edit_distance(name, candidate);
-    if (distance < best) {
-      best = distance;
+    const size_t score = distance - std::min(distance, prefix);
+    if (score < best) {
+      best = score;
       nearest = candidate;
     }
   }

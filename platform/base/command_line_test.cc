@@ -74,6 +74,8 @@ TEST_F(CommandLineTest, RefusesAFlagGivenTwice) {
 TEST_F(CommandLineTest, NamesTheNearestFlag) {
   EXPECT_THAT(error_of({"--grpc-adress=x"}),
               HasSubstr("did you mean --grpc_address?"));
+  EXPECT_THAT(error_of({"--grpc-port=8001"}),
+              HasSubstr("did you mean --grpc_address?"));
   EXPECT_THAT(error_of({"--completely_different"}),
               Not(HasSubstr("did you mean")));
 }

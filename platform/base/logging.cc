@@ -82,6 +82,7 @@ class EscapingFormatter final : public spdlog::formatter {
     append_json_string(text, &line);
     if (current_fields != nullptr) {
       for (const LogField& field : *current_fields) {
+        if (field.value().empty()) continue;
         line.push_back(',');
         append_json_string(field.key(), &line);
         line.push_back(':');
@@ -105,6 +106,7 @@ class EscapingFormatter final : public spdlog::formatter {
     append_log_text(text, &line);
     if (current_fields != nullptr) {
       for (const LogField& field : *current_fields) {
+        if (field.value().empty()) continue;
         absl::StrAppend(&line, " ", field.key(), "=");
         append_log_value(field.value(), &line);
       }

@@ -31,7 +31,8 @@ struct LogOptions {
   std::string component = "ferry";
 };
 
-// A value that a line carries beside its message, such as the job's name.
+// A value that a line carries beside its message, such as the job's name. An
+// empty one is left out.
 class LogField {
  public:
   LogField(absl::string_view key, absl::string_view value)

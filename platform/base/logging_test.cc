@@ -92,6 +92,14 @@ TEST_F(LoggingTest, DropsWhatIsBelowTheLevel) {
   EXPECT_THAT(lines()[1], HasSubstr("four"));
 }
 
+TEST_F(LoggingTest, LeavesEmptyFieldsOut) {
+  start(LogFormat::kJson);
+  log_info("x", {{"job", ""}, {"pipeline", "pipelines/a"}});
+  const nlohmann::json line = nlohmann::json::parse(lines()[0]);
+  EXPECT_FALSE(line.contains("job"));
+  EXPECT_TRUE(line.contains("pipeline"));
+}
+
 TEST_F(LoggingTest, FieldsBelongToOneLine) {
   start(LogFormat::kText);
   log_info("first", {{"job", "jobs/1"}});
