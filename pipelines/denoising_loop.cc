@@ -43,10 +43,9 @@ bool is_finite(const at::Tensor& tensor) {
 }  // namespace
 
 absl::Status non_finite_error(absl::string_view what, int step) {
-  return make_error(
-      absl::StatusCode::kInternal,
-      absl::StrCat(what, " are not finite after step ", step),
-      {"NON_FINITE_OUTPUT", {{"step", absl::StrCat(step)}}});
+  return make_error(absl::StatusCode::kInternal,
+                    absl::StrCat(what, " are not finite after step ", step),
+                    {"NON_FINITE_OUTPUT", {{"step", absl::StrCat(step)}}});
 }
 
 absl::StatusOr<at::Tensor> run_denoising_loop(RootModule& root,

@@ -87,8 +87,8 @@ class DiffusionPipeline : public Pipeline {
     const absl::Status status = generate(spec, observer).status();
     if (status.ok()) return status;
     return absl::Status(status.code(),
-                        absl::StrCat(parts_.manifest.module(), ": warm-up: ",
-                                     status.message()));
+                        absl::StrCat(parts_.manifest.module(),
+                                     ": warm-up: ", status.message()));
   }
 
  private:
@@ -101,7 +101,8 @@ class DiffusionPipeline : public Pipeline {
     v1::GenerationSpec* const defaults = description_.mutable_defaults();
     defaults->set_height(manifest.defaults().height());
     defaults->set_width(manifest.defaults().width());
-    defaults->set_num_inference_steps(manifest.defaults().num_inference_steps());
+    defaults->set_num_inference_steps(
+        manifest.defaults().num_inference_steps());
     defaults->set_num_images(1);
     defaults->set_scheduler(parts_.scheduler->name());
     defaults->mutable_output()->set_format(v1::OutputSpec::FORMAT_PNG);
@@ -129,9 +130,9 @@ absl::StatusOr<PipelineParts> load_parts(const Package& package) {
     parts.tokenizers.push_back(std::move(loaded));
     options.attention_masks.push_back(tokenizer.attention_mask());
   }
-  ASSIGN_OR_RETURN(parts.root,
-                   RootModule::load(package.directory,
-                                    package.manifest.module(), options));
+  ASSIGN_OR_RETURN(
+      parts.root,
+      RootModule::load(package.directory, package.manifest.module(), options));
   for (const std::string& warning : parts.root->warnings()) {
     log_warning(warning, {{"file", package.manifest.module()}});
   }

@@ -102,9 +102,9 @@ absl::StatusOr<GenerationReport> Generation::run() {
   RETURN_IF_ERROR(check_spec());
   NoiseScheduleOptions options;
   options.num_inference_steps = spec_.num_inference_steps();
-  ASSIGN_OR_RETURN(const std::vector<int64_t> shape,
-                   parts_.root->latent_shape(num_images_, spec_.height(),
-                                             spec_.width(), 1));
+  ASSIGN_OR_RETURN(
+      const std::vector<int64_t> shape,
+      parts_.root->latent_shape(num_images_, spec_.height(), spec_.width(), 1));
   if (shape.size() < 3 || shape[0] != num_images_) {
     return module_error(absl::StrCat(
         "latent_shape: returned [", absl::StrJoin(shape, ", "),
@@ -134,15 +134,16 @@ absl::Status Generation::check_spec() const {
   for (const int edge : {spec_.height(), spec_.width()}) {
     if (edge < limits.min_edge() || edge > limits.max_edge() ||
         edge % limits.size_multiple() != 0) {
-      return invalid_field(edge == spec_.height() ? "spec.height" : "spec.width",
-                           "is out of bounds");
+      return invalid_field(
+          edge == spec_.height() ? "spec.height" : "spec.width",
+          "is out of bounds");
     }
   }
   if (!spec_.scheduler().empty() &&
       spec_.scheduler() != parts_.scheduler->name()) {
-    return invalid_field("spec.scheduler", absl::StrCat("there is only ",
-                                                        parts_.scheduler
-                                                            ->name()));
+    return invalid_field(
+        "spec.scheduler",
+        absl::StrCat("there is only ", parts_.scheduler->name()));
   }
   const auto guidance = parts_.manifest.guidance();
   if (guidance == config::v1::GUIDANCE_NONE && spec_.has_guidance_scale()) {
@@ -207,9 +208,9 @@ absl::Status Generation::encode_prompts() {
   const auto rows = static_cast<int64_t>(prompts.size());
   for (auto& [key, tensor] : conditioning_) {
     if (!tensor.defined() || tensor.dim() == 0 || tensor.size(0) != rows) {
-      return module_error(absl::StrCat(
-          "encode_prompt: the first dimension of \"", key,
-          "\" must be the batch, ", rows));
+      return module_error(
+          absl::StrCat("encode_prompt: the first dimension of \"", key,
+                       "\" must be the batch, ", rows));
     }
     if (num_images_ > 1) tensor = tensor.repeat_interleave(num_images_, 0);
   }
@@ -283,8 +284,7 @@ absl::Status Generation::decode() {
       return non_finite_error("decoded pictures", schedule_->num_steps());
     }
     if (!image.ok()) {
-      return module_error(
-          absl::StrCat("decode: ", image.status().message()));
+      return module_error(absl::StrCat("decode: ", image.status().message()));
     }
     images_.push_back(*std::move(image));
   }
@@ -294,18 +294,18 @@ absl::Status Generation::decode() {
 absl::Status Generation::encode_outputs() {
   StageTimer timer(report_.timings.mutable_encode());
   RETURN_IF_ERROR(begin(v1::Progress::STAGE_ENCODE, schedule_->num_steps()));
-  const int quality = spec_.output().has_quality() ? spec_.output().quality()
-                                                   : kDefaultQuality;
+  const int quality =
+      spec_.output().has_quality() ? spec_.output().quality() : kDefaultQuality;
   for (int i = 0; i < num_images_; ++i) {
     RETURN_IF_ERROR(check_cancelled());
     std::vector<PngText> texts;
     if (spec_.output().embed_metadata()) {
-      texts = make_output_texts(spec_, parts_.scheduler->name(),
-                                spec_.seed() + i);
+      texts =
+          make_output_texts(spec_, parts_.scheduler->name(), spec_.seed() + i);
     }
-    ASSIGN_OR_RETURN(EncodedImage encoded,
-                     encode_image(spec_.output().format(), images_[i], quality,
-                                  texts));
+    ASSIGN_OR_RETURN(
+        EncodedImage encoded,
+        encode_image(spec_.output().format(), images_[i], quality, texts));
     v1::OutputInfo info;
     info.set_index(i);
     info.set_mime_type(encoded.mime_type);

@@ -34,14 +34,12 @@ class Violations {
   void check_range(absl::string_view field, int64_t value, int64_t min,
                    int64_t max) {
     if (value >= min && value <= max) return;
-    add(field,
-        absl::StrCat("must be ", min, " to ", max, ", is ", value));
+    add(field, absl::StrCat("must be ", min, " to ", max, ", is ", value));
   }
 
   void check_path(absl::string_view field, const std::string& value) {
     const std::filesystem::path path(value);
-    const bool climbs =
-        std::find(path.begin(), path.end(), "..") != path.end();
+    const bool climbs = std::find(path.begin(), path.end(), "..") != path.end();
     if (value.empty()) {
       add(field, "must name a file");
     } else if (path.is_absolute() || climbs ||

@@ -47,9 +47,8 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
   // Counts lines and columns from zero.
   void AddError(int line, google::protobuf::io::ColumnNumber column,
                 const std::string& message) override {
-    errors_.push_back(
-        absl::StrCat(kManifestFile, ":", line + 1, ":", column + 1, ": ",
-                     message));
+    errors_.push_back(absl::StrCat(kManifestFile, ":", line + 1, ":",
+                                   column + 1, ": ", message));
   }
 
   absl::Status status() const {

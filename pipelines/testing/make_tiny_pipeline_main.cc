@@ -1,14 +1,17 @@
 // Writes a tiny pipeline package for process tests:
-//   make_tiny_pipeline --out=DIR [--slow_products=N] …
+//   make_tiny_pipeline --output=DIR [--step_ms=N] …
 
 #include <cstdio>
+#include <string>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "absl/status/status.h"
 #include "pipelines/testing/tiny_pipeline.h"
+#include "pipelines/testing/tiny_pipeline_options.h"
 
-ABSL_FLAG(std::string, out, "", "Directory of the package.");
+ABSL_FLAG(std::string, output, "", "Directory of the package.");
 ABSL_FLAG(bool, traced, false, "Trace blocks instead of scripting them.");
 ABSL_FLAG(int, dits, 1, "Number of DiTs, 1 or 2.");
 ABSL_FLAG(int, blocks, 3, "Blocks of each DiT.");
@@ -17,7 +20,7 @@ ABSL_FLAG(bool, attention_mask, false, "encode_prompt takes a mask.");
 ABSL_FLAG(std::string, guidance, "GUIDANCE_CLASSIFIER_FREE",
           "The manifest's guidance.");
 ABSL_FLAG(bool, declared, true, "Declare components and blocks.");
-ABSL_FLAG(int, slow_products, 0, "256 x 256 matrix products in every step.");
+ABSL_FLAG(int, step_ms, 0, "Milliseconds of useless work in every step.");
 ABSL_FLAG(double, nan_below_timestep, 0, "denoise returns NaN below it.");
 ABSL_FLAG(double, raise_below_timestep, 0, "denoise raises below it.");
 ABSL_FLAG(std::string, without_method, "", "Leave out a method.");
@@ -36,7 +39,7 @@ int main(int argc, char** argv) {
   options.attention_mask = absl::GetFlag(FLAGS_attention_mask);
   options.guidance = absl::GetFlag(FLAGS_guidance);
   options.declared = absl::GetFlag(FLAGS_declared);
-  options.slow_products = absl::GetFlag(FLAGS_slow_products);
+  options.step_ms = absl::GetFlag(FLAGS_step_ms);
   options.nan_below_timestep = absl::GetFlag(FLAGS_nan_below_timestep);
   options.raise_below_timestep = absl::GetFlag(FLAGS_raise_below_timestep);
   options.without_method = absl::GetFlag(FLAGS_without_method);
@@ -44,7 +47,7 @@ int main(int argc, char** argv) {
   options.wrong_plan = absl::GetFlag(FLAGS_wrong_plan);
   options.forking_block = absl::GetFlag(FLAGS_forking_block);
   const absl::Status status =
-      ferry::write_tiny_pipeline(absl::GetFlag(FLAGS_out), options);
+      ferry::write_tiny_pipeline(absl::GetFlag(FLAGS_output), options);
   if (status.ok()) return 0;
   std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return 1;

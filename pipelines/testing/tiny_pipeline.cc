@@ -69,7 +69,8 @@ absl::Status write_file(const std::filesystem::path& path,
 
 absl::Status write_tiny_pipeline(const std::filesystem::path& directory,
                                  const TinyPipelineOptions& options) {
-  RETURN_IF_ERROR(write_file(directory / "ferry.txtpb", manifest_text(options)));
+  RETURN_IF_ERROR(
+      write_file(directory / "ferry.txtpb", manifest_text(options)));
   RETURN_IF_ERROR(write_file(directory / "scheduler/scheduler_config.json",
                              kSchedulerConfig));
   RETURN_IF_ERROR(

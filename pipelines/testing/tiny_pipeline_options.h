@@ -22,13 +22,13 @@ struct TinyPipelineOptions {
   // Declares components and blocks; else they are found by their names.
   bool declared = true;
 
-  // Work of every denoise call: so many products of 256 x 256 matrices, of
-  // some tenths of a millisecond each. Changes no output.
-  int slow_products = 0;
+  // Milliseconds that every denoise call computes for nothing, measured where
+  // the package is made; longer on a busy machine. Changes no output.
+  int step_ms = 0;
   // denoise returns NaN when its timestep is below. Step s of n (from 0) has
   // timestep 1000 (n - s) / n.
   double nan_below_timestep = 0;
-  // denoise raises an exception when its timestep is below.
+  // denoise multiplies matrices that do not fit when its timestep is below.
   double raise_below_timestep = 0;
 
   // The root module lacks this method.

@@ -4,6 +4,8 @@
 #include <torch/csrc/jit/frontend/tracer.h>
 #include <torch/script.h>
 
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,6 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
+#include "absl/time/time.h"
+#include "platform/base/clock.h"
 
 namespace ferry {
 namespace {
@@ -21,11 +25,27 @@ using Unit = std::shared_ptr<CompilationUnit>;
 
 constexpr char kBlockType[] = "__torch__.tiny.Block";
 
-// Weights differ from each other, and are the same in every process.
-at::Tensor weights(at::IntArrayRef shape, double scale) {
+at::Generator& generator() {
   thread_local at::Generator generator = at::detail::createCPUGenerator(7);
-  return at::randn(shape, generator, at::kFloat) * scale;
+  return generator;
 }
+
+// Weights differ from each other, and are the same for every root.
+at::Tensor weights(at::IntArrayRef shape, double scale) {
+  return at::randn(shape, generator(), at::kFloat) * scale;
+}
+
+// Knows fork(), which the compiler's own names lack.
+struct ForkResolver : torch::jit::Resolver {
+  std::shared_ptr<torch::jit::SugaredValue> resolveValue(
+      const std::string& name, torch::jit::GraphFunction& function,
+      const torch::jit::SourceRange& range) override {
+    if (name == "fork") {
+      return torch::jit::SpecialFormValue::create(c10::prim::fork);
+    }
+    return torch::jit::nativeResolver()->resolveValue(name, function, range);
+  }
+};
 
 Module make_module(const Unit& unit, const std::string& name) {
   return Module(c10::QualifiedName("__torch__.tiny." + name), unit,
@@ -34,9 +54,9 @@ Module make_module(const Unit& unit, const std::string& name) {
 
 void add_names(Module& module, const std::string& attribute,
                const std::vector<std::string>& names) {
-  module.register_attribute(attribute, c10::ListType::ofStrings(),
-                            c10::List<std::string>(
-                                c10::ArrayRef<std::string>(names)));
+  module.register_attribute(
+      attribute, c10::ListType::ofStrings(),
+      c10::List<std::string>(c10::ArrayRef<std::string>(names)));
 }
 
 using BlockAttributes = std::map<std::string, std::vector<std::string>>;
@@ -45,13 +65,12 @@ void add_block_attributes(Module& module, const std::string& attribute,
                           const BlockAttributes& attributes) {
   c10::Dict<std::string, c10::List<std::string>> dict;
   for (const auto& [path, names] : attributes) {
-    dict.insert(path, c10::List<std::string>(
-                          c10::ArrayRef<std::string>(names)));
+    dict.insert(path,
+                c10::List<std::string>(c10::ArrayRef<std::string>(names)));
   }
   module.register_attribute(
       attribute,
-      c10::DictType::create(c10::StringType::get(),
-                            c10::ListType::ofStrings()),
+      c10::DictType::create(c10::StringType::get(), c10::ListType::ofStrings()),
       dict);
 }
 
@@ -73,23 +92,26 @@ Module make_scripted_block(const Unit& unit, bool forking) {
       return block;
     }
   }
-  Module block(c10::QualifiedName(forking ? "__torch__.tiny.ForkingBlock"
-                                          : kBlockType),
-               unit, /*shouldMangle=*/false);
+  Module block(
+      c10::QualifiedName(forking ? "__torch__.tiny.ForkingBlock" : kBlockType),
+      unit, /*shouldMangle=*/false);
   register_block_state(block);
   block.define(R"(
 def mix(self, x):
     return torch.tanh(torch.matmul(x, self.weight) + self.bias)
 )");
-  block.define(forking ? R"(
+  if (forking) {
+    block.define(R"(
 def forward(self, x, t):
-    future = torch.jit._fork(self.mix, x + t)
-    return x + self.scale * torch.jit._wait(future)
-)"
-                       : R"(
+    return x + self.scale * torch.wait(fork(self.mix, x + t))
+)",
+                 std::make_shared<ForkResolver>());
+  } else {
+    block.define(R"(
 def forward(self, x, t):
     return x + self.scale * self.mix(x + t)
 )");
+  }
   return block;
 }
 
@@ -109,14 +131,13 @@ void add_traced_method(const Unit& unit, Module& block,
   const auto traced = torch::jit::tracer::trace(
       {x, t},
       [&](torch::jit::Stack inputs) {
-        return torch::jit::Stack{traced_forward(block, inputs[0].toTensor(),
-                                                inputs[1].toTensor())};
+        return torch::jit::Stack{
+            traced_forward(block, inputs[0].toTensor(), inputs[1].toTensor())};
       },
       [](const torch::autograd::Variable&) { return std::string(); },
       /*strict=*/true, /*force_outplace=*/false, &block, {"x", "t"});
-  block.type()->addMethod(
-      unit->create_function(c10::QualifiedName(*block.type()->name(), name),
-                            traced.first->graph));
+  block.type()->addMethod(unit->create_function(
+      c10::QualifiedName(*block.type()->name(), name), traced.first->graph));
 }
 
 Module make_container(const Unit& unit, const std::vector<Module>& modules) {
@@ -140,8 +161,8 @@ std::string run_blocks(int blocks) {
 Module make_dit(const Unit& unit, const TinyPipelineOptions& options) {
   std::vector<Module> blocks;
   for (int i = 0; i < options.blocks; ++i) {
-    blocks.push_back(make_tiny_block(unit, options.traced,
-                                     options.forking_block && i == 0));
+    blocks.push_back(
+        make_tiny_block(unit, options.traced, options.forking_block && i == 0));
   }
   Module dit = make_module(unit, "Transformer");
   dit.register_module("blocks", make_container(unit, blocks));
@@ -163,11 +184,11 @@ def forward(self, latents, timestep, text):
 
 Module make_text_encoder(const Unit& unit, bool attention_mask) {
   Module encoder = make_module(unit, "TextEncoder");
-  encoder.register_parameter("table",
-                             weights({kTinyVocabulary, kTinyWidth}, 1), false);
-  encoder.register_module(
-      "blocks", make_container(unit, {make_tiny_block(unit, false),
-                                      make_tiny_block(unit, false)}));
+  encoder.register_parameter("table", weights({kTinyVocabulary, kTinyWidth}, 1),
+                             false);
+  encoder.register_module("blocks",
+                          make_container(unit, {make_tiny_block(unit, false),
+                                                make_tiny_block(unit, false)}));
   const std::string pool = attention_mask ? R"(
     m = mask.to(x.dtype).unsqueeze(2)
     return (x * m).sum(1) / m.sum(1)
@@ -214,6 +235,23 @@ void declare_components(const Unit& unit, Module& root,
   root.register_module("_offload_plan", plan);
 }
 
+// How many products of identity matrices take `milliseconds` with one thread.
+int64_t count_products(int milliseconds) {
+  constexpr int kTries = 20;
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  at::Tensor m = at::eye(256);
+  absl::Duration shortest = absl::InfiniteDuration();
+  for (int i = 0; i < kTries; ++i) {
+    const absl::Duration start = Clock::real().monotonic();
+    m = at::matmul(m, m);
+    shortest = std::min(shortest, Clock::real().monotonic() - start);
+  }
+  at::set_num_threads(threads);
+  return static_cast<int64_t>(
+      absl::FDivDuration(absl::Milliseconds(milliseconds), shortest));
+}
+
 std::string denoise_source(const TinyPipelineOptions& options) {
   if (options.short_denoise) {
     return "def denoise(self, latents, timestep):\n    return latents\n";
@@ -235,16 +273,17 @@ def denoise(self, latents, timestep, conditioning: Dict[str, Tensor]):
     out = out * conditioning["guidance"].reshape(-1, 1, 1, 1).to(out.dtype)
 )";
   }
-  if (options.slow_products > 0) {
+  if (options.step_ms > 0) {
     absl::StrAppend(&code, "    m = self.identity\n    for i in range(",
-                    options.slow_products,
+                    count_products(options.step_ms),
                     "):\n        m = torch.matmul(m, self.identity)\n",
                     "    out = out * m[0, 0].to(out.dtype)\n");
   }
   absl::StrAppend(&code, "    if level < ", options.nan_below_timestep,
-                  ":\n        out = out * (0.0 * float('inf'))\n");
-  absl::StrAppend(&code, "    if level < ", options.raise_below_timestep,
-                  ":\n        raise RuntimeError('the tiny model fails')\n");
+                  ":\n        out = out * float(\"nan\")\n");
+  absl::StrAppend(
+      &code, "    if level < ", options.raise_below_timestep,
+      ":\n        out = torch.matmul(self.identity, self.identity[:3])\n");
   return code + "    return out\n";
 }
 
@@ -261,6 +300,7 @@ Module make_tiny_block(const Unit& unit, bool traced, bool forking) {
 
 Module make_tiny_root(const TinyPipelineOptions& options) {
   const at::NoGradGuard no_grad;
+  generator().set_current_seed(7);
   const auto unit = std::make_shared<CompilationUnit>();
   Module root = make_module(unit, "Pipeline");
   root.register_module("text_encoder",
@@ -276,9 +316,10 @@ Module make_tiny_root(const TinyPipelineOptions& options) {
       options.attention_mask ? "input_ids, attention_mask" : "input_ids";
   const std::vector<std::pair<std::string, std::string>> methods = {
       {"encode_prompt",
-       absl::Substitute("def encode_prompt(self, $0) -> Dict[str, Tensor]:\n"
-                        "    return {\"text\": self.text_encoder.forward($0)}\n",
-                        inputs)},
+       absl::Substitute(
+           "def encode_prompt(self, $0) -> Dict[str, Tensor]:\n"
+           "    return {\"text\": self.text_encoder.forward($0)}\n",
+           inputs)},
       {"denoise", denoise_source(options)},
       {"decode",
        "def decode(self, latents):\n    return self.vae.forward(latents)\n"},

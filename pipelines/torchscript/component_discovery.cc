@@ -149,8 +149,9 @@ class Discoverer {
       for (const std::string& path : *names) add_declared(role, path);
     }
     if (declared) return absl::OkStatus();
-    warn("declares no components (_dit_modules and so on); those with "
-         "well-known names are used, which is deprecated");
+    warn(
+        "declares no components (_dit_modules and so on); those with "
+        "well-known names are used, which is deprecated");
     for (const RoleDeclaration& role : role_declarations()) {
       for (const std::string& path : role.well_known) {
         const auto value = find_value(root_, path);
@@ -213,14 +214,14 @@ class Discoverer {
   absl::StatusOr<Names> dit_containers(const DiscoveredComponent& component) {
     const auto planned = block_attrs_.find(component.path);
     if (planned != block_attrs_.end()) return planned->second;
-    ASSIGN_OR_RETURN(const auto names,
-                     read_names(component.module,
-                                "_layerwise_offload_blocks_attrs"));
+    ASSIGN_OR_RETURN(
+        const auto names,
+        read_names(component.module, "_layerwise_offload_blocks_attrs"));
     if (names) return *names;
     const std::string deprecated = "_layerwise_offload_blocks_attr";
     if (!component.module.hasattr(deprecated)) return Names();
-    warn(absl::StrCat(component.path, ".", deprecated,
-                      ": is deprecated; use ", deprecated, "s"));
+    warn(absl::StrCat(component.path, ".", deprecated, ": is deprecated; use ",
+                      deprecated, "s"));
     const c10::IValue value = component.module.attr(deprecated);
     if (value.isString()) return Names{value.toStringRef()};
     if (is_string_list(value)) return to_names(value);
@@ -287,9 +288,8 @@ class Discoverer {
     const auto [claimed, is_new] =
         claims_.emplace(block.module._ivalue().get(), block.path);
     if (!is_new) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(block.path, ": is a block already, as ",
-                       claimed->second));
+      return absl::InvalidArgumentError(absl::StrCat(
+          block.path, ": is a block already, as ", claimed->second));
     }
     stack->push_back(std::move(block));
     return absl::OkStatus();

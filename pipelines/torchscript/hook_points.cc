@@ -63,8 +63,7 @@ class HookTable {
 
  private:
   Mutex mutex_;
-  std::unordered_map<const void*, HookRegistry*> registries_
-      GUARDED_BY(mutex_);
+  std::unordered_map<const void*, HookRegistry*> registries_ GUARDED_BY(mutex_);
 };
 
 void run_pre_forward(const c10::IValue& self) {
@@ -185,14 +184,16 @@ bool forks(const Block& block, std::set<const GraphFunction*>* visited) {
   return false;
 }
 
+// From the last to the first: blocks come after the component that calls them,
+// and are the better name.
 absl::Status check_no_fork(const std::vector<HookTarget>& targets) {
-  for (const HookTarget& target : targets) {
-    for (GraphFunction* method : methods_of(target.module)) {
+  for (auto target = targets.rbegin(); target != targets.rend(); ++target) {
+    for (GraphFunction* method : methods_of(target->module)) {
       std::set<const GraphFunction*> visited;
       if (!forks(method, &visited)) continue;
-      return absl::UnimplementedError(absl::StrCat(
-          target.path, ".", method->name(),
-          ": uses torch.jit.fork, which a component must not"));
+      return absl::UnimplementedError(
+          absl::StrCat(target->path, ".", method->name(),
+                       ": uses torch.jit.fork, which a component must not"));
     }
   }
   return absl::OkStatus();

@@ -38,8 +38,8 @@ class StorageConverter {
     if (is_new) {
       const auto elements =
           static_cast<int64_t>(storage.nbytes() / tensor.element_size());
-      const at::Tensor whole = at::empty({0}, tensor.options())
-                                   .set_(storage, 0, {elements}, {1});
+      const at::Tensor whole =
+          at::empty({0}, tensor.options()).set_(storage, 0, {elements}, {1});
       converted->second = whole.to(dtype_);
     }
     return at::as_strided(converted->second, tensor.sizes(), tensor.strides(),

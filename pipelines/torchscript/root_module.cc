@@ -20,12 +20,10 @@ using TensorDict = c10::Dict<std::string, at::Tensor>;
 // A status that names the file, with what was attached to it.
 absl::Status in_file(const std::string& file, const absl::Status& status) {
   if (status.ok()) return status;
-  absl::Status named(status.code(),
-                     absl::StrCat(file, ": ", status.message()));
-  status.ForEachPayload(
-      [&](absl::string_view type, const absl::Cord& payload) {
-        named.SetPayload(type, payload);
-      });
+  absl::Status named(status.code(), absl::StrCat(file, ": ", status.message()));
+  status.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) {
+    named.SetPayload(type, payload);
+  });
   return named;
 }
 
@@ -116,10 +114,10 @@ RootModule::~RootModule() = default;
 
 absl::StatusOr<Conditioning> RootModule::encode_prompt(
     const std::vector<at::Tensor>& inputs) {
-  ASSIGN_OR_RETURN(const c10::IValue result,
-                   impl_->call("encode_prompt", std::vector<c10::IValue>(
-                                                    inputs.begin(),
-                                                    inputs.end())));
+  ASSIGN_OR_RETURN(
+      const c10::IValue result,
+      impl_->call("encode_prompt",
+                  std::vector<c10::IValue>(inputs.begin(), inputs.end())));
   Conditioning conditioning;
   for (const auto& entry : result.toGenericDict()) {
     conditioning[entry.key().toStringRef()] = entry.value().toTensor();
@@ -146,9 +144,8 @@ absl::StatusOr<std::vector<int64_t>> RootModule::latent_shape(int64_t batch,
                                                               int64_t height,
                                                               int64_t width,
                                                               int64_t frames) {
-  ASSIGN_OR_RETURN(
-      const c10::IValue result,
-      impl_->call("latent_shape", {batch, height, width, frames}));
+  ASSIGN_OR_RETURN(const c10::IValue result,
+                   impl_->call("latent_shape", {batch, height, width, frames}));
   return result.toIntVector();
 }
 

@@ -19,8 +19,8 @@ absl::StatusOr<std::unique_ptr<TorchscriptModule>> TorchscriptModule::create(
     for (const std::vector<ModuleAtPath>& blocks : found.stacks) {
       BlockStack stack;
       for (const ModuleAtPath& block : blocks) {
-        stack.blocks.push_back({block.path, module->add_target(block),
-                                count_bytes(block.module)});
+        stack.blocks.push_back(
+            {block.path, module->add_target(block), count_bytes(block.module)});
       }
       component.stacks.push_back(std::move(stack));
     }

@@ -1,0 +1,433 @@
+#include "pipelines/pipeline.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "pipelines/generation_observer.h"
+#include "pipelines/testing/tiny_pipeline.h"
+#include "pipelines/testing/tiny_pipeline_options.h"
+#include "platform/base/error_info.h"
+#include "platform/base/sha256.h"
+
+namespace ferry {
+namespace {
+
+// Keeps everything; is cancelled when `cancelled` says so.
+class Recorder : public GenerationObserver {
+ public:
+  bool is_cancelled() override { return cancelled && cancelled(); }
+  void on_progress(const v1::Progress& event) override {
+    progress.push_back(event);
+  }
+  void on_preview(v1::Preview preview) override {
+    previews.push_back(std::move(preview));
+  }
+  absl::Status on_output(const v1::OutputInfo& info,
+                         std::string bytes) override {
+    infos.push_back(info);
+    data.push_back(std::move(bytes));
+    return output_status;
+  }
+
+  int steps() const { return progress.empty() ? 0 : progress.back().step(); }
+
+  std::function<bool()> cancelled;
+  absl::Status output_status;
+  std::vector<v1::Progress> progress;
+  std::vector<v1::Preview> previews;
+  std::vector<v1::OutputInfo> infos;
+  std::vector<std::string> data;
+};
+
+class PipelineTest : public testing::Test {
+ protected:
+  PipelineTest() : directory_(std::filesystem::path(testing::TempDir()) / "p") {
+    std::filesystem::remove_all(directory_);
+  }
+
+  absl::StatusOr<std::unique_ptr<Pipeline>> load(
+      const TinyPipelineOptions& options) {
+    EXPECT_TRUE(write_tiny_pipeline(directory_, options).ok());
+    return Pipeline::load(directory_, {});
+  }
+
+  static v1::GenerationSpec make_spec(const Pipeline& pipeline,
+                                      int64_t seed = 1) {
+    v1::GenerationSpec spec = pipeline.description().defaults();
+    spec.set_prompt("a red circle");
+    spec.set_seed(seed);
+    spec.mutable_output()->set_format(v1::OutputSpec::FORMAT_RAW_RGB8);
+    return spec;
+  }
+
+  // The pictures, which must come.
+  static std::vector<std::string> generate(Pipeline& pipeline,
+                                           const v1::GenerationSpec& spec) {
+    Recorder recorder;
+    const auto report = pipeline.generate(spec, recorder);
+    EXPECT_TRUE(report.ok()) << report.status();
+    return recorder.data;
+  }
+
+  const std::filesystem::path directory_;
+};
+
+// Largest difference of two pictures' bytes.
+int difference(const std::string& a, const std::string& b) {
+  if (a.size() != b.size()) return 256;
+  int largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    largest = std::max(largest, std::abs(static_cast<unsigned char>(a[i]) -
+                                         static_cast<unsigned char>(b[i])));
+  }
+  return largest;
+}
+
+TEST_F(PipelineTest, DescribesThePackage) {
+  const auto pipeline = load({});
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  const v1::Pipeline& description = (*pipeline)->description();
+  EXPECT_EQ(description.tasks(0), "text-to-image");
+  EXPECT_EQ(description.version(), "tiny");
+  EXPECT_EQ(description.schedulers(0), "FlowMatchEulerDiscrete");
+  EXPECT_EQ(description.limits().max_sequence_length(), 16);
+  EXPECT_EQ(description.defaults().num_inference_steps(), 4);
+  EXPECT_EQ(description.defaults().guidance_scale(), 3);
+  EXPECT_EQ(description.defaults().num_images(), 1);
+}
+
+TEST_F(PipelineTest, TellsStagesAndStepsInOrder) {
+  const auto pipeline = load({});
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  v1::GenerationSpec spec = make_spec(**pipeline);
+  spec.set_num_images(2);
+  Recorder recorder;
+  const auto report = (*pipeline)->generate(spec, recorder);
+  ASSERT_TRUE(report.ok()) << report.status();
+  std::vector<std::pair<int, int>> events;
+  double fraction = 0;
+  for (const v1::Progress& progress : recorder.progress) {
+    events.emplace_back(progress.stage(), progress.step());
+    EXPECT_EQ(progress.total_steps(), 4);
+    EXPECT_GE(progress.fraction(), fraction);
+    fraction = progress.fraction();
+  }
+  EXPECT_EQ(
+      events,
+      (std::vector<std::pair<int, int>>{
+          {1, 0}, {2, 0}, {2, 1}, {2, 2}, {2, 3}, {2, 4}, {3, 4}, {4, 4}}));
+  ASSERT_EQ(recorder.infos.size(), 2u);
+  for (int i = 0; i < 2; ++i) {
+    const v1::OutputInfo& info = recorder.infos[i];
+    EXPECT_EQ(info.index(), i);
+    EXPECT_EQ(info.seed(), 1 + i);
+    EXPECT_EQ(info.width(), 32);
+    EXPECT_EQ(info.height(), 32);
+    EXPECT_EQ(info.size_bytes(), 32 * 32 * 3);
+    EXPECT_EQ(info.sha256(), sha256_hex(recorder.data[i]));
+    EXPECT_EQ(recorder.data[i].size(), 32u * 32 * 3);
+  }
+  EXPECT_GT(report->timings.denoise().nanos(), 0);
+  EXPECT_GT(report->timings.text_encode().nanos(), 0);
+  EXPECT_GT(report->timings.vae_decode().nanos(), 0);
+  EXPECT_GT(report->timings.encode().nanos(), 0);
+  EXPECT_FALSE(report->timings.has_queue());
+}
+
+TEST_F(PipelineTest, TheSeedDecidesTheBytes) {
+  const auto pipeline = load({});
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  const auto first = generate(**pipeline, make_spec(**pipeline, 1));
+  EXPECT_EQ(first, generate(**pipeline, make_spec(**pipeline, 1)));
+  EXPECT_NE(first, generate(**pipeline, make_spec(**pipeline, 2)));
+  const auto again = Pipeline::load(directory_, {});
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(first, generate(**again, make_spec(**again, 1)));
+}
+
+TEST_F(PipelineTest, PromptSizeStepsAndScaleCount) {
+  const auto pipeline = load({});
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  const v1::GenerationSpec base = make_spec(**pipeline);
+  const auto picture = generate(**pipeline, base);
+  v1::GenerationSpec spec = base;
+  spec.set_prompt("another");
+  EXPECT_NE(generate(**pipeline, spec), picture);
+  spec = base;
+  spec.set_negative_prompt("another");
+  EXPECT_NE(generate(**pipeline, spec), picture);
+  spec = base;
+  spec.set_guidance_scale(9);
+  EXPECT_NE(generate(**pipeline, spec), picture);
+  spec = base;
+  spec.set_num_inference_steps(9);
+  EXPECT_NE(generate(**pipeline, spec), picture);
+  spec = base;
+  spec.set_width(64);
+  EXPECT_EQ(generate(**pipeline, spec)[0].size(), 64u * 32 * 3);
+}
+
+TEST_F(PipelineTest, APictureOfABatchIsThePictureAlone) {
+  const auto pipeline = load({});
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  v1::GenerationSpec spec = make_spec(**pipeline, 5);
+  spec.set_num_images(3);
+  const auto batch = generate(**pipeline, spec);
+  ASSERT_EQ(batch.size(), 3u);
+  for (int i = 0; i < 3; ++i) {
+    const auto alone = generate(**pipeline, make_spec(**pipeline, 5 + i));
+    // Sums of other batch sizes may be rounded in another order.
+    EXPECT_LE(difference(batch[i], alone[0]), 1) << i;
+  }
+}
+
+TEST_F(PipelineTest, AScaleOfOneIsNoGuidance) {
+  const auto pipeline = load({});
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  v1::GenerationSpec spec = make_spec(**pipeline);
+  spec.set_guidance_scale(1);
+  const auto plain = generate(**pipeline, spec);
+  spec.set_negative_prompt("without effect");
+  EXPECT_EQ(generate(**pipeline, spec), plain);
+  // The batched pass at a scale next to one agrees with the plain one.
+  spec.set_guidance_scale(1 + 1e-9);
+  EXPECT_LE(difference(generate(**pipeline, spec)[0], plain[0]), 1);
+}
+
+TEST_F(PipelineTest, TracedAndScriptedBlocksMakeTheSamePicture) {
+  const auto scripted = load({});
+  ASSERT_TRUE(scripted.ok()) << scripted.status();
+  const auto expected = generate(**scripted, make_spec(**scripted));
+  TinyPipelineOptions options;
+  options.traced = true;
+  const auto traced = load(options);
+  ASSERT_TRUE(traced.ok()) << traced.status();
+  EXPECT_LE(difference(generate(**traced, make_spec(**traced))[0], expected[0]),
+            1);
+}
+
+TEST_F(PipelineTest, TwoDitsTakeTurns) {
+  const auto one = load({});
+  ASSERT_TRUE(one.ok()) << one.status();
+  TinyPipelineOptions options;
+  options.dits = 2;
+  const auto two = load(options);
+  ASSERT_TRUE(two.ok()) << two.status();
+  v1::GenerationSpec spec = make_spec(**one);
+  // Timesteps 1000 and 500: the second DiT is not asked.
+  spec.set_num_inference_steps(2);
+  EXPECT_NE(generate(**two, spec).size(), 0u);
+  spec.set_num_inference_steps(8);
+  EXPECT_NE(generate(**two, spec), generate(**one, spec));
+}
+
+TEST_F(PipelineTest, EveryKindOfGuidanceRuns) {
+  for (const char* guidance : {"GUIDANCE_NONE", "GUIDANCE_EMBEDDED"}) {
+    TinyPipelineOptions options;
+    options.guidance = guidance;
+    options.attention_mask = true;
+    options.half_weights = true;
+    const auto pipeline = load(options);
+    ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+    v1::GenerationSpec spec = make_spec(**pipeline);
+    const auto picture = generate(**pipeline, spec);
+    Recorder recorder;
+    spec.set_negative_prompt("");
+    EXPECT_EQ((*pipeline)->generate(spec, recorder).status().code(),
+              absl::StatusCode::kInvalidArgument);
+    spec.clear_negative_prompt();
+    spec.set_guidance_scale(5);
+    if (options.guidance == "GUIDANCE_EMBEDDED") {
+      EXPECT_NE(generate(**pipeline, spec), picture);
+    } else {
+      EXPECT_FALSE(spec.ByteSizeLong() == 0);
+      EXPECT_EQ((*pipeline)->generate(spec, recorder).status().code(),
+                absl::StatusCode::kInvalidArgument);
+    }
+  }
+}
+
+TEST_F(PipelineTest, ACancelEndsItBetweenSteps) {
+  const auto pipeline = load({});
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  const v1::GenerationSpec spec = make_spec(**pipeline);
+  const auto expected = generate(**pipeline, spec);
+  Recorder recorder;
+  recorder.cancelled = [&] { return recorder.steps() == 2; };
+  const auto status = (*pipeline)->generate(spec, recorder).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(recorder.steps(), 2);
+  EXPECT_TRUE(recorder.data.empty());
+  EXPECT_EQ(generate(**pipeline, spec), expected);
+}
+
+TEST_F(PipelineTest, NonFiniteLatentsNameTheStep) {
+  TinyPipelineOptions options;
+  // Four steps at 1000, 750, 500, 250: the third step is the first below 600.
+  options.nan_below_timestep = 600;
+  const auto pipeline = load(options);
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  Recorder recorder;
+  const auto status =
+      (*pipeline)->generate(make_spec(**pipeline), recorder).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  const auto info = get_error_info(status);
+  ASSERT_TRUE(info.has_value());
+  EXPECT_EQ(info->reason, "NON_FINITE_OUTPUT");
+  EXPECT_EQ(info->metadata.at("step"), "3");
+  EXPECT_TRUE(absl::StrContains(status.message(), "step 3")) << status;
+  EXPECT_TRUE(recorder.data.empty());
+}
+
+TEST_F(PipelineTest, AnExceptionIsShortAndTheNextRequestRuns) {
+  TinyPipelineOptions options;
+  options.raise_below_timestep = 600;
+  const auto pipeline = load(options);
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  v1::GenerationSpec spec = make_spec(**pipeline);
+  Recorder recorder;
+  const auto status = (*pipeline)->generate(spec, recorder).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(get_error_info(status)->reason, "INTERNAL");
+  EXPECT_TRUE(absl::StartsWith(
+      status.message(), "denoise: mat1 and mat2 shapes cannot be multiplied"))
+      << status;
+  EXPECT_EQ(status.message().find('\n'), absl::string_view::npos);
+  EXPECT_EQ(recorder.steps(), 2);
+  spec.set_num_inference_steps(1);
+  EXPECT_EQ(generate(**pipeline, spec).size(), 1u);
+}
+
+TEST_F(PipelineTest, AnObserversErrorEndsIt) {
+  const auto pipeline = load({});
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  Recorder recorder;
+  recorder.output_status = absl::DataLossError("nobody listens");
+  v1::GenerationSpec spec = make_spec(**pipeline);
+  spec.set_num_images(2);
+  EXPECT_EQ((*pipeline)->generate(spec, recorder).status(),
+            absl::DataLossError("nobody listens"));
+  EXPECT_EQ(recorder.infos.size(), 1u);
+}
+
+TEST_F(PipelineTest, SendsPreviewsEveryNthStep) {
+  const auto pipeline = load({});
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  v1::GenerationSpec spec = make_spec(**pipeline);
+  const auto without = generate(**pipeline, spec);
+  spec.mutable_preview()->set_interval_steps(2);
+  spec.mutable_preview()->set_max_edge(64);
+  Recorder recorder;
+  ASSERT_TRUE((*pipeline)->generate(spec, recorder).ok());
+  ASSERT_EQ(recorder.previews.size(), 2u);
+  EXPECT_EQ(recorder.previews[0].step(), 2);
+  EXPECT_EQ(recorder.previews[1].step(), 4);
+  for (const v1::Preview& preview : recorder.previews) {
+    EXPECT_EQ(preview.mime_type(), "image/jpeg");
+    EXPECT_EQ(preview.data().substr(0, 2), "\xff\xd8");
+    EXPECT_LE(preview.width(), 64);
+    EXPECT_GT(preview.width(), 0);
+  }
+  EXPECT_EQ(recorder.data, without);
+}
+
+TEST_F(PipelineTest, WritesMetadataOnlyWhenAsked) {
+  const auto pipeline = load({});
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  v1::GenerationSpec spec = make_spec(**pipeline, 77);
+  spec.mutable_output()->set_format(v1::OutputSpec::FORMAT_PNG);
+  const std::string plain = generate(**pipeline, spec)[0];
+  EXPECT_EQ(plain.substr(1, 3), "PNG");
+  EXPECT_FALSE(absl::StrContains(plain, "a red circle"));
+  spec.mutable_output()->set_embed_metadata(true);
+  const std::string told = generate(**pipeline, spec)[0];
+  EXPECT_TRUE(absl::StrContains(told, "a red circle"));
+  EXPECT_TRUE(absl::StrContains(told, std::string("seed\0", 5) + "77"));
+}
+
+TEST_F(PipelineTest, ReportsACutPrompt) {
+  const auto pipeline = load({});
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  v1::GenerationSpec spec = make_spec(**pipeline);
+  Recorder recorder;
+  EXPECT_FALSE((*pipeline)->generate(spec, recorder)->prompt_truncated);
+  spec.set_prompt(std::string(100, 'a'));
+  EXPECT_TRUE((*pipeline)->generate(spec, recorder)->prompt_truncated);
+}
+
+// What is wrong with a package, and what the error must tell.
+struct Damage {
+  const char* name;
+  std::function<void(TinyPipelineOptions&)> option;
+  std::function<void(const std::filesystem::path&)> file;
+  std::vector<std::string> told;
+};
+
+std::vector<Damage> damages() {
+  const auto remove = [](const char* file) {
+    return [=](const std::filesystem::path& directory) {
+      std::filesystem::remove(directory / file);
+    };
+  };
+  return {
+      {"no archive", {}, remove("pipeline.pt"), {"pipeline.pt: "}},
+      {"no scheduler",
+       {},
+       remove("scheduler/scheduler_config.json"),
+       {"scheduler_config.json"}},
+      {"no tokenizer", {}, remove("tokenizer/tiny.model"), {"tiny.model"}},
+      {"cut archive",
+       {},
+       [](const std::filesystem::path& directory) {
+         std::filesystem::resize_file(directory / "pipeline.pt", 2000);
+       },
+       {"pipeline.pt: "}},
+      {"method",
+       [](TinyPipelineOptions& o) { o.without_method = "latent_shape"; },
+       {},
+       {"pipeline.pt: method latent_shape is missing"}},
+      {"plan",
+       [](TinyPipelineOptions& o) { o.wrong_plan = true; },
+       {},
+       {"pipeline.pt: transformer.layers: "}},
+      {"warm-up",
+       [](TinyPipelineOptions& o) { o.raise_below_timestep = 2000; },
+       {},
+       {"pipeline.pt: warm-up: denoise: "}},
+      {"manifest",
+       {},
+       [](const std::filesystem::path& directory) {
+         std::ofstream(directory / "ferry.txtpb", std::ios::app)
+             << "compute_dtype: COMPUTE_DTYPE_INT4\n";
+       },
+       {"ferry.txtpb:", "COMPUTE_DTYPE_INT4"}},
+  };
+}
+
+TEST_F(PipelineTest, EveryDamageIsNamed) {
+  for (const Damage& damage : damages()) {
+    SCOPED_TRACE(damage.name);
+    TinyPipelineOptions options;
+    if (damage.option) damage.option(options);
+    ASSERT_TRUE(write_tiny_pipeline(directory_, options).ok());
+    if (damage.file) damage.file(directory_);
+    const absl::Status status = Pipeline::load(directory_, {}).status();
+    EXPECT_FALSE(status.ok());
+    for (const std::string& text : damage.told) {
+      EXPECT_TRUE(absl::StrContains(status.message(), text)) << status;
+    }
+    EXPECT_LT(status.message().size(), 1024u);
+  }
+}
+
+}  // namespace
+}  // namespace ferry
