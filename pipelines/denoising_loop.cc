@@ -1,5 +1,6 @@
 #include "pipelines/denoising_loop.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 

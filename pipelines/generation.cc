@@ -251,7 +251,7 @@ absl::Status Generation::send_previews(int step, const at::Tensor& latents) {
                            : kDefaultPreviewEdge;
   for (int i = 0; i < num_images_; ++i) {
     ASSIGN_OR_RETURN(const RgbImage image,
-                     latent_preview(latents[i], max_edge));
+                     latent_preview(latents.select(0, i), max_edge));
     ASSIGN_OR_RETURN(std::string data, encode_jpeg(image, kPreviewQuality));
     v1::Preview preview;
     preview.set_index(i);
@@ -279,7 +279,7 @@ absl::Status Generation::decode() {
       return module_error(absl::StrCat("decode: must return [",
                                        absl::StrJoin(expected, ", "), "]"));
     }
-    auto image = tensor_to_image(pictures[0]);
+    auto image = tensor_to_image(pictures.select(0, 0));
     if (absl::IsFailedPrecondition(image.status())) {
       return non_finite_error("decoded pictures", schedule_->num_steps());
     }

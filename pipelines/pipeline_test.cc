@@ -223,9 +223,9 @@ TEST_F(PipelineTest, TwoDitsTakeTurns) {
   const auto two = load(options);
   ASSERT_TRUE(two.ok()) << two.status();
   v1::GenerationSpec spec = make_spec(**one);
-  // Timesteps 1000 and 500: the second DiT is not asked.
-  spec.set_num_inference_steps(2);
-  EXPECT_NE(generate(**two, spec).size(), 0u);
+  // Timestep 1000 only: the second DiT is not asked.
+  spec.set_num_inference_steps(1);
+  EXPECT_EQ(generate(**two, spec), generate(**one, spec));
   spec.set_num_inference_steps(8);
   EXPECT_NE(generate(**two, spec), generate(**one, spec));
 }
@@ -249,7 +249,6 @@ TEST_F(PipelineTest, EveryKindOfGuidanceRuns) {
     if (options.guidance == "GUIDANCE_EMBEDDED") {
       EXPECT_NE(generate(**pipeline, spec), picture);
     } else {
-      EXPECT_FALSE(spec.ByteSizeLong() == 0);
       EXPECT_EQ((*pipeline)->generate(spec, recorder).status().code(),
                 absl::StatusCode::kInvalidArgument);
     }
@@ -272,7 +271,7 @@ TEST_F(PipelineTest, ACancelEndsItBetweenSteps) {
 
 TEST_F(PipelineTest, NonFiniteLatentsNameTheStep) {
   TinyPipelineOptions options;
-  // Four steps at 1000, 750, 500, 250: the third step is the first below 600.
+  // Four steps at 1000, 667, 334, 1: the third is the first below 600.
   options.nan_below_timestep = 600;
   const auto pipeline = load(options);
   ASSERT_TRUE(pipeline.ok()) << pipeline.status();

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "platform/base/status_macros.h"
+#include "platform/base/utf8.h"
 
 namespace ferry {
 namespace {
@@ -63,27 +64,6 @@ bool write_png(png_structp png, png_infop info, const RgbImage& image,
   return true;
 }
 
-// Bytes of the UTF-8 sequence that `text` starts with; 0 if it is none.
-size_t utf8_length(absl::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const uint8_t lead = byte(0);
-  if (lead < 0x80) return 1;
-  const size_t length = lead >= 0xC2 && lead < 0xE0   ? 2
-                        : lead >= 0xE0 && lead < 0xF0 ? 3
-                        : lead >= 0xF0 && lead < 0xF5 ? 4
-                                                      : 0;
-  if (length == 0 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  const uint8_t second = byte(1);
-  const bool overlong =
-      (lead == 0xE0 && second < 0xA0) || (lead == 0xF0 && second < 0x90);
-  const bool surrogate = lead == 0xED && second > 0x9F;
-  const bool too_large = lead == 0xF4 && second > 0x8F;
-  return overlong || surrogate || too_large ? 0 : length;
-}
-
 absl::Status check_text(const PngText& text) {
   const std::string& key = text.key;
   bool valid_key = !key.empty() && key.size() <= 79 && key.front() != ' ' &&
@@ -102,7 +82,7 @@ absl::Status check_text(const PngText& text) {
   }
   absl::string_view rest = text.value;
   while (!rest.empty()) {
-    const size_t length = rest.front() == '\0' ? 0 : utf8_length(rest);
+    const size_t length = rest.front() == '\0' ? 0 : utf8_valid_length(rest);
     if (length == 0) {
       return absl::InvalidArgumentError(absl::StrCat(
           "the PNG text ", key, " is not UTF-8, or has a NUL character"));

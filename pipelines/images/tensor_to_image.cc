@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "c10/core/ScalarType.h"
 
 namespace ferry {
 
@@ -14,7 +15,8 @@ absl::StatusOr<RgbImage> tensor_to_image(const at::Tensor& tensor) {
     return absl::InvalidArgumentError(absl::StrCat(
         "an image must be a floating-point tensor [3, height, width] or "
         "[1, height, width]; it has ",
-        tensor.dim(), " dimensions and the type ", tensor.dtype().name()));
+        tensor.dim(), " dimensions and the type ",
+        c10::toString(tensor.scalar_type())));
   }
   RgbImage image;
   if (tensor.numel() == 0 || tensor.size(1) > kMaxImageEdge ||

@@ -109,9 +109,9 @@ class FlowMatchEulerDiscrete : public NoiseScheduler {
     std::vector<float> timesteps;
     for (double level : levels) {
       const float sigma = static_cast<float>(level);
-      if (!std::isfinite(sigma)) {
+      if (!std::isfinite(sigma) || sigma < 0) {
         return absl::InvalidArgumentError(absl::StrCat(
-            "FlowMatchEulerDiscrete has no finite noise levels for ",
+            "FlowMatchEulerDiscrete has no valid noise levels for ",
             levels.size(), " step(s) with these settings"));
       }
       sigmas.push_back(options_.invert_sigmas ? 1 - sigma : sigma);

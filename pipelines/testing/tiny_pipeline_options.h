@@ -25,8 +25,8 @@ struct TinyPipelineOptions {
   // Milliseconds that every denoise call computes for nothing, measured where
   // the package is made; longer on a busy machine. Changes no output.
   int step_ms = 0;
-  // denoise returns NaN when its timestep is below. Step s of n (from 0) has
-  // timestep 1000 (n - s) / n.
+  // denoise returns NaN when its timestep is below. The first step has timestep
+  // 1000, the last of several has 1, evenly spaced between.
   double nan_below_timestep = 0;
   // denoise multiplies matrices that do not fit when its timestep is below.
   double raise_below_timestep = 0;

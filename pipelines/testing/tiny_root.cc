@@ -1,6 +1,7 @@
 #include "pipelines/testing/tiny_root.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <torch/csrc/jit/frontend/tracer.h>
 #include <torch/script.h>
 
@@ -88,7 +89,6 @@ Module make_scripted_block(const Unit& unit, bool forking) {
       block.setattr("weight", weights({kTinyWidth, kTinyWidth}, 0.3));
       block.setattr("bias", weights({kTinyWidth}, 0.1));
       block.setattr("scale", at::full({}, 0.5));
-      block.setattr("training", false);
       return block;
     }
   }
@@ -305,11 +305,11 @@ Module make_tiny_root(const TinyPipelineOptions& options) {
   Module root = make_module(unit, "Pipeline");
   root.register_module("text_encoder",
                        make_text_encoder(unit, options.attention_mask));
+  root.register_module("vae", make_vae(unit));
   root.register_module("transformer", make_dit(unit, options));
   if (options.dits == 2) {
     root.register_module("transformer_2", make_dit(unit, options));
   }
-  root.register_module("vae", make_vae(unit));
   root.register_buffer("identity", at::eye(256));
   if (options.declared) declare_components(unit, root, options);
   const std::string inputs =

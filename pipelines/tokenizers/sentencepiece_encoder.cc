@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_format.h"
 #include "pipelines/tokenizers/byte_pair_merger.h"
-#include "pipelines/tokenizers/utf8.h"
 #include "platform/base/status_macros.h"
+#include "platform/base/utf8.h"
 
 namespace ferry {
 namespace {

@@ -5,8 +5,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
-#include "pipelines/tokenizers/utf8.h"
 #include "platform/base/status_macros.h"
+#include "platform/base/utf8.h"
 
 namespace ferry {
 namespace {

@@ -100,7 +100,7 @@ void post_forward_operator(Stack& stack) {
   stack.erase(stack.end() - 2);
 }
 
-const torch::jit::RegisterOperators register_operators({
+const torch::jit::RegisterOperators kRegisterOperators({
     torch::jit::Operator("ferry::pre_forward(Any self, t x) -> t",
                          pre_forward_operator,
                          c10::AliasAnalysisKind::CONSERVATIVE),

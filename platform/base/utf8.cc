@@ -1,4 +1,4 @@
-#include "pipelines/tokenizers/utf8.h"
+#include "platform/base/utf8.h"
 
 #include <algorithm>
 #include <cstdint>
