@@ -1,0 +1,49 @@
+#include "server/core/pipeline_directory.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+namespace ferry {
+namespace {
+
+TEST(PipelineDirectoryTest, TheFirstOneIsTheDefault) {
+  PipelineDirectory directory;
+  EXPECT_FALSE(directory.find("").has_value());
+  directory.add("pipelines/b");
+  directory.add("pipelines/a");
+  EXPECT_EQ(directory.find("")->name(), "pipelines/b");
+  EXPECT_EQ(directory.find("pipelines/a")->state(),
+            v1::Pipeline::STATE_LOADING);
+  EXPECT_FALSE(directory.find("a").has_value());
+  ASSERT_EQ(directory.list().size(), 2u);
+  EXPECT_EQ(directory.list()[0].name(), "pipelines/a");
+}
+
+TEST(PipelineDirectoryTest, ListenersMayReadAndSeeEveryChangeInOrder) {
+  PipelineDirectory directory;
+  directory.add("pipelines/a");
+  std::vector<int64_t> seen;
+  directory.add_listener([&](const v1::Pipeline& pipeline) {
+    EXPECT_EQ(directory.find("pipelines/a")->generation(),
+              pipeline.generation());
+    seen.push_back(pipeline.generation());
+  });
+  std::vector<std::thread> writers;
+  for (int i = 0; i < 4; ++i) {
+    writers.emplace_back([&] {
+      for (int n = 0; n < 25; ++n) {
+        directory.update("pipelines/a", [](v1::Pipeline& pipeline) {
+          pipeline.set_generation(pipeline.generation() + 1);
+        });
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  ASSERT_EQ(seen.size(), 100u);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(seen[i], i + 1);
+}
+
+}  // namespace
+}  // namespace ferry
