@@ -65,8 +65,9 @@ TEST(ConfigTest, BadFlagsAreNamed) {
 
 TEST(ConfigTest, BadPipelinesAreNamed) {
   expect_refused({}, HasSubstr("pipeline"));
-  expect_refused({"--pipeline=demo=/nonexistent/package"},
-                 AllOf(HasSubstr("demo"), HasSubstr("/nonexistent/package")));
+  expect_refused(
+      {"--pipeline=demo=/nonexistent/package"},
+      AllOf(HasSubstr("--pipeline"), HasSubstr("/nonexistent/package")));
   const std::string directory = make_directory("package");
   expect_refused({absl::StrCat("--pipeline=De/mo=", directory)},
                  HasSubstr("De/mo"));
