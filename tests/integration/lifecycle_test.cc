@@ -46,6 +46,10 @@ class LifecycleTest : public DaemonFixture {
     EXPECT_EQ(call.job().state(), Job::STATE_CANCELLED);
   }
 
+  static bool is_ready(Daemon& daemon) {
+    return daemon.check_health("readiness") == HealthCheckResponse::SERVING;
+  }
+
   static int exit_code(Daemon& daemon) {
     const auto exit = daemon.process().wait(kPatience);
     EXPECT_TRUE(exit.has_value()) << daemon.log();
@@ -62,7 +66,7 @@ TEST_F(LifecycleTest, SigtermDrains) {
   daemon.process().send_signal(SIGTERM);
   expect_draining(queued);
   // Red before anything else: the health service still answers.
-  EXPECT_NE(daemon.check_health("readiness"), HealthCheckResponse::SERVING);
+  EXPECT_FALSE(is_ready(daemon));
   EXPECT_TRUE(running.finish().ok()) << describe(running.finish());
   EXPECT_EQ(running.job().state(), Job::STATE_SUCCEEDED);
   EXPECT_FALSE(running.outputs().empty());
@@ -74,8 +78,7 @@ TEST_F(LifecycleTest, DrainingRefusesNewRequests) {
   GenerateCall running(daemon.generation(), request_of_steps(30));
   ASSERT_TRUE(running.wait_for_step(1));
   daemon.process().send_signal(SIGTERM);
-  ASSERT_TRUE(
-      daemon.wait_for_health("readiness", HealthCheckResponse::NOT_SERVING));
+  ASSERT_TRUE(eventually([&] { return !is_ready(daemon); }));
   EXPECT_TRUE(eventually([&] {
     GenerateCall refused(daemon.generation(), request_of_steps(1));
     return parse_details(refused.finish()).reason == "SERVER_DRAINING";
@@ -97,8 +100,7 @@ TEST_F(LifecycleTest, SecondSigtermEndsAtOnce) {
   GenerateCall running(daemon.generation(), request_of_steps(200));
   ASSERT_TRUE(running.wait_for_step(1));
   daemon.process().send_signal(SIGTERM);
-  ASSERT_TRUE(
-      daemon.wait_for_health("readiness", HealthCheckResponse::NOT_SERVING));
+  ASSERT_TRUE(eventually([&] { return !is_ready(daemon); }));
   daemon.process().send_signal(SIGTERM);
   EXPECT_FALSE(running.finish().ok());
   EXPECT_EQ(exit_code(daemon), 3);
