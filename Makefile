@@ -27,5 +27,6 @@ demo:  ## make a picture with the demo pipeline
 bench: setup  ## measure; one JSON object a line on standard output
 	@tests/benchmarks/run
 
-goldens-check:  ## compute the schedulers' golden numbers again and compare
-	tools/goldens/check
+goldens-check: setup  ## compute the schedulers' golden numbers again and compare
+	"$$(tools/venv tools/goldens)/bin/python" \
+		tools/goldens/make_scheduler_goldens.py --check

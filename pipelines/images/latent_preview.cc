@@ -58,7 +58,7 @@ absl::StatusOr<RgbImage> latent_preview(const at::Tensor& latents,
   at::Tensor channels = latents.dim() == 4 ? latents.select(1, 0) : latents;
   channels = channels.slice(0, 0, latents.size(0) >= 3 ? 3 : 1);
   // In double, where differences of floats do not overflow.
-  channels = channels.detach().to(at::kCPU, at::kDouble);
+  channels = channels.to(at::kCPU, at::kDouble);
   channels = at::where(channels.isfinite(), channels, at::zeros_like(channels));
   return tensor_to_image(fit(stretch(channels), max_edge));
 }

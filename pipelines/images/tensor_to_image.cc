@@ -27,7 +27,7 @@ absl::StatusOr<RgbImage> tensor_to_image(const at::Tensor& tensor) {
   }
   image.height = static_cast<int>(tensor.size(1));
   image.width = static_cast<int>(tensor.size(2));
-  const at::Tensor values = tensor.detach().to(at::kCPU, at::kFloat);
+  const at::Tensor values = tensor.to(at::kCPU, at::kFloat);
   if (!values.isfinite().all().item<bool>()) {
     return absl::FailedPreconditionError(
         "the image has values that are NaN or infinite");

@@ -1,5 +1,6 @@
 #include "pipelines/tokenizers/sentencepiece_model.h"
 
+#include <cmath>
 #include <random>
 #include <string>
 
@@ -55,7 +56,7 @@ TEST(SentencePieceModelTest, RefusesInconsistentPieces) {
   model.byte_fallback = true;
   expect_refused(model, "byte 0x01");
   model.byte_fallback = false;
-  model.pieces.back() = {"x1", std::stof("nan"), Type::kNormal};
+  model.pieces.back() = {"x1", std::nanf(""), Type::kNormal};
   expect_refused(model, "finite");
 }
 

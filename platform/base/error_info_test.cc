@@ -6,9 +6,9 @@ namespace ferry {
 namespace {
 
 TEST(ErrorInfoTest, ReturnsWhatWasAttached) {
-  const absl::Status status = make_error(
-      absl::StatusCode::kInternal, "step 3 gave NaN",
-      {"NON_FINITE_OUTPUT", {{"step", "3"}, {"empty", ""}}});
+  const absl::Status status =
+      make_error(absl::StatusCode::kInternal, "step 3 gave NaN",
+                 {"NON_FINITE_OUTPUT", {{"step", "3"}, {"empty", ""}}});
   const std::optional<ErrorInfo> info = get_error_info(status);
   ASSERT_TRUE(info.has_value());
   EXPECT_EQ(info->reason, "NON_FINITE_OUTPUT");

@@ -301,8 +301,8 @@ void ConfigCheck::check_ending() {
 }
 
 void ConfigCheck::check_log() {
-  one_of("log_level", config_.log_level(), {"debug", "info", "warning", "error"},
-         &result_.log_level);
+  one_of("log_level", config_.log_level(),
+         {"debug", "info", "warning", "error"}, &result_.log_level);
   one_of("log_format", config_.log_format(), {"json", "text"},
          &result_.log_format);
   result_.log_file = config_.log_file();

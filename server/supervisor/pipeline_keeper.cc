@@ -125,7 +125,7 @@ void PipelineKeeper::serve(WorkerGroup& group) {
 
 bool PipelineKeeper::enter(WorkerGroup* group) {
   MutexLock lock(&mutex_);
-  group_ = group;
+  group_ = stop_requested_ ? nullptr : group;
   return !stop_requested_;
 }
 

@@ -155,7 +155,8 @@ TEST_F(WorkerSupervisorTest, AnIdleWorkersDeathIsSeen) {
 TEST_F(WorkerSupervisorTest, AWorkerThatDiesInAStepIsReplaced) {
   start("die_in_step=2;");
   log_.wait_for("READY 1");
-  expect_lost(run_and([](Rank&) {}), "SIGKILL");
+  CollectedEvents events;
+  expect_lost(log_.rank()->run(request(), events).status(), "SIGKILL");
   log_.wait_for("READY 2");
 }
 

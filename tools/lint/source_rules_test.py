@@ -67,8 +67,8 @@ class WordsTest(unittest.TestCase):
 
     def test_finds_each_word(self):
         for word in ("std::this_thread::sleep_for(d)", "usleep(3)", "absl::Now()",
-                     "std::chrono::steady_clock::now()", 'getenv("HOME")',
-                     "atoi(text)", "std::stoi(text)", "std::regex r", "t.detach()",
+                     "std::chrono::system_clock::now();", 'getenv("HOME")',
+                     "atoi(text)", "std::stoi(text)", "std::regex r", "thread_.detach()",
                      "std::condition_variable c", "strtol(a, b, 10)"):
             self.assertTrue(self.violations("server/core/a.cc", word), word)
 
@@ -77,6 +77,10 @@ class WordsTest(unittest.TestCase):
             "offload/a.cc",
             '// std::mutex\n/* atoi(\n */ Log("std::regex \\" getenv");'
             'R"x(absl::Now())x";'))
+
+    def test_deadlines_of_grpc_are_real_time(self):
+        self.assertEqual([], self.violations(
+            "client/a.cc", "std::chrono::system_clock::now() + timeout"))
 
     def test_main_reads_the_environment(self):
         self.assertEqual([], self.violations(

@@ -1,0 +1,110 @@
+#include "server/worker/pipeline_loader.h"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "pipelines/testing/tiny_pipeline.h"
+
+namespace ferry {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CountingObserver final : public GenerationObserver {
+ public:
+  bool is_cancelled() override { return cancel; }
+  void on_progress(const v1::Progress&) override {}
+  void on_preview(v1::Preview) override {}
+  absl::Status on_output(const v1::OutputInfo& info,
+                         std::string data) override {
+    EXPECT_EQ(info.size_bytes(), static_cast<int64_t>(data.size()));
+    outputs.push_back(std::move(data));
+    return absl::OkStatus();
+  }
+
+  bool cancel = false;
+  std::vector<std::string> outputs;
+};
+
+class PipelineLoaderTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    const std::filesystem::path directory =
+        std::filesystem::path(::testing::TempDir()) / "tiny";
+    ASSERT_TRUE(write_tiny_pipeline(directory, {}).ok());
+    request_.set_pipeline("pipelines/tiny");
+    request_.set_package_dir(directory);
+    request_.set_world_size(1);
+    request_.set_intra_op_threads(1);
+  }
+
+  static worker::v1::LoadPipelineRequest request_;
+};
+
+worker::v1::LoadPipelineRequest PipelineLoaderTest::request_;
+
+TEST_F(PipelineLoaderTest, ReportsThatTheCpuDoesNotOffload) {
+  const auto loaded = load_pipeline(request_);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ((*loaded)->device(), "cpu");
+  const v1::Pipeline description = (*loaded)->description();
+  EXPECT_GT(description.limits().max_edge(), 0);
+  const v1::OffloadReport& report = description.offload();
+  EXPECT_EQ(report.strategy(), "none");
+  EXPECT_THAT(report.reason(), HasSubstr("offload unsupported"));
+  EXPECT_EQ(report.device(), "cpu");
+  int64_t bytes = 0;
+  bool has_dit = false;
+  for (const v1::ComponentReport& component : report.components()) {
+    EXPECT_EQ(component.placement(), "resident") << component.path();
+    bytes += component.bytes();
+    if (component.role() == "dit") {
+      has_dit = true;
+      EXPECT_EQ(component.blocks(), 3);
+      EXPECT_EQ(component.resident_blocks(), 3);
+    }
+  }
+  EXPECT_TRUE(has_dit);
+  EXPECT_GT(bytes, 0);
+  EXPECT_EQ(report.resident_bytes(), bytes);
+  EXPECT_EQ(report.host_bytes(), bytes);
+}
+
+TEST_F(PipelineLoaderTest, GeneratesAndGoesOnAfterACancel) {
+  const auto loaded = load_pipeline(request_);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  v1::GenerationSpec spec = (*loaded)->description().defaults();
+  spec.set_prompt("a red circle");
+  spec.set_seed(1);
+  spec.set_num_images(1);
+  CountingObserver cancelled;
+  cancelled.cancel = true;
+  EXPECT_EQ((*loaded)->generate(spec, cancelled).status().code(),
+            absl::StatusCode::kCancelled);
+  CountingObserver observer;
+  const auto report = (*loaded)->generate(spec, observer);
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_EQ(observer.outputs.size(), 1u);
+  EXPECT_EQ(observer.outputs[0].substr(1, 3), "PNG");
+}
+
+TEST_F(PipelineLoaderTest, NamesWhatIsWrong) {
+  worker::v1::LoadPipelineRequest request = request_;
+  request.set_package_dir("/no/such/package");
+  EXPECT_THAT(std::string(load_pipeline(request).status().message()),
+              HasSubstr("/no/such/package"));
+  request = request_;
+  request.mutable_offload()->set_mode("always");
+  EXPECT_THAT(std::string(load_pipeline(request).status().message()),
+              HasSubstr("offload.mode"));
+  request = request_;
+  request.set_world_size(2);
+  EXPECT_EQ(load_pipeline(request).status().code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+}  // namespace
+}  // namespace ferry
