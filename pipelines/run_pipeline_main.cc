@@ -1,9 +1,12 @@
 // Generates pictures from a package in one process, without a daemon:
 //   run_pipeline --package=DIR --prompt=TEXT --out=FILE.png [--repeat=N]
+// With --wait each run starts when a line comes on standard input, and the end
+// of the input ends the program: so a benchmark alternates it with others.
 // Prints one JSON object a line: the load, then every run with its stages.
 
 #include <cstdio>
 #include <fstream>
+#include <iostream>
 #include <memory>
 #include <string>
 
@@ -28,6 +31,7 @@ ABSL_FLAG(int, height, 0, "Pixels; 0: the package's default.");
 ABSL_FLAG(int, width, 0, "Pixels; 0: the package's default.");
 ABSL_FLAG(double, guidance_scale, -1, "Negative: the package's default.");
 ABSL_FLAG(int, repeat, 1, "Runs of the same generation.");
+ABSL_FLAG(bool, wait, false, "Wait for a line of input before every run.");
 ABSL_FLAG(int, intra_op_threads, 1, "Threads of one operator.");
 
 namespace ferry {
@@ -113,6 +117,12 @@ absl::Status write_file(const std::string& path, const std::string& data) {
   return absl::UnknownError(absl::StrCat(path, ": cannot be written"));
 }
 
+// Returns false at the end of the input.
+bool wait_for_line() {
+  std::string line;
+  return static_cast<bool>(std::getline(std::cin, line));
+}
+
 absl::Status run() {
   const Clock& clock = Clock::real();
   PipelineOptions options;
@@ -123,8 +133,10 @@ absl::Status run() {
   std::puts(absl::StrCat("{\"name\":\"load\",\"total_ms\":",
                          to_milliseconds(clock.monotonic() - start), "}")
                 .c_str());
+  std::fflush(stdout);
   const v1::GenerationSpec spec = make_spec(*pipeline);
   for (int i = 0; i < absl::GetFlag(FLAGS_repeat); ++i) {
+    if (absl::GetFlag(FLAGS_wait) && !wait_for_line()) break;
     FirstOutput output;
     const absl::Duration begin = clock.monotonic();
     ASSIGN_OR_RETURN(const GenerationReport report,

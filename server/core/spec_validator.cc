@@ -371,7 +371,6 @@ void SpecCheck::check_unsupported() {
       {"spec.max_sequence_length", spec.has_max_sequence_length()},
       {"spec.video", spec.has_video()},
       {"spec.extra_params", spec.has_extra_params()},
-      {"spec.output.omit_data", spec.output().omit_data()},
   };
   for (const auto& [field, is_set] : fields) {
     if (is_set) {

@@ -284,10 +284,6 @@ std::vector<Case> unsupported_cases() {
                   [](Request& r) { r.mutable_spec()->mutable_video(); }),
       unsupported("spec.extra_params",
                   [](Request& r) { r.mutable_spec()->mutable_extra_params(); }),
-      unsupported("spec.output.omit_data",
-                  [](Request& r) {
-                    r.mutable_spec()->mutable_output()->set_omit_data(true);
-                  }),
   };
 }
 

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace ferry {
+
+// The test's own temporary directory. A program that Bazel does not run as a
+// test sets TEST_TMPDIR itself.
+std::string test_tmpdir();
+
+// Makes a new, empty directory below test_tmpdir().
+std::string make_directory(absl::string_view name);
+
+// Absolute path of a file that the target lists in `data`, by its path in the
+// repository.
+std::string runfile(absl::string_view path);
+
+// The whole file; nothing when it cannot be read.
+std::optional<std::string> read_file(const std::string& path);
+
+// Writes the whole file. Aborts the test program when it cannot.
+void write_file(const std::string& path, absl::string_view content);
+
+// Names of a directory's entries, sorted; empty when there is none.
+std::vector<std::string> list_directory(const std::string& path);
+
+}  // namespace ferry
