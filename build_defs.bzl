@@ -19,10 +19,14 @@ _LINKOPTS = [
 ]
 
 def ferry_cc_library(name, copts = [], **kwargs):
-    """A library of the project. One target per header."""
+    """A library of the project. One target per header.
+
+    Static only: a shared form besides would compile every source twice.
+    """
     native.cc_library(
         name = name,
         copts = _COPTS + copts,
+        linkstatic = True,
         **kwargs
     )
 
@@ -135,5 +139,6 @@ def _proto_library(name, files, root, srcs, deps, services, visibility):
         includes = ["."],
         visibility = visibility,
         alwayslink = True,
+        linkstatic = True,
         deps = deps + ["@system//:grpc++" if services else "@system//:protobuf"],
     )
