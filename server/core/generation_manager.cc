@@ -263,6 +263,7 @@ std::shared_ptr<Job> GenerationManager::next_job(const std::string& pipeline,
       changed_.wait(&mutex_);
     } else if (job->start()) {
       worker.idle = false;
+      worker.job = job->name();
       running_[job.get()] = {job, clock_.monotonic()};
       return job;
     } else {
@@ -298,6 +299,7 @@ void GenerationManager::run_job(const std::shared_ptr<Job>& job,
   }
   running_.erase(job.get());
   worker.idle = !worker.lost;
+  worker.job.clear();
   finish_locked(*job, status);
   changed_.notify_all();
 }
@@ -386,6 +388,16 @@ int GenerationManager::queued() const {
 int GenerationManager::running() const {
   MutexLock lock(&mutex_);
   return static_cast<int>(running_.size());
+}
+
+std::vector<std::string> GenerationManager::rank_jobs(
+    const std::string& pipeline) const {
+  MutexLock lock(&mutex_);
+  std::vector<std::string> jobs;
+  const auto it = pipelines_.find(pipeline);
+  if (it == pipelines_.end()) return jobs;
+  for (const auto& worker : it->second.workers) jobs.push_back(worker->job);
+  return jobs;
 }
 
 }  // namespace ferry

@@ -110,6 +110,10 @@ class GenerationManager {
 
   int queued() const EXCLUDES_LOCK(mutex_);
   int running() const EXCLUDES_LOCK(mutex_);
+  // Name of the job that each rank of a pipeline runs, in the order in which
+  // the ranks were added; empty for one that is idle.
+  std::vector<std::string> rank_jobs(const std::string& pipeline) const
+      EXCLUDES_LOCK(mutex_);
 
  private:
   // A rank and the thread that feeds it.
@@ -118,6 +122,8 @@ class GenerationManager {
     std::thread thread;
     // Takes a job as soon as there is one.
     bool idle = true;
+    // Name of the job that it runs.
+    std::string job;
     // Its group was lost: it takes no job and waits for remove_rank().
     bool lost = false;
     bool stopping = false;

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "platform/base/status_macros.h"
 #include "server/core/errors.h"
 
 namespace ferry {
@@ -55,10 +56,15 @@ absl::Status list_page(const v1::ListPipelinesRequest& request,
 grpc::Status PipelineServiceImpl::ListPipelines(
     grpc::ServerContext* context, const v1::ListPipelinesRequest* request,
     v1::ListPipelinesResponse* response) {
-  return calls_->run("ferry.v1.PipelineService/ListPipelines", *context,
-                     [&](CallNotes&) {
-                       return list_page(*request, directory_.list(), response);
-                     });
+  return calls_->run(
+      "ferry.v1.PipelineService/ListPipelines", *context,
+      [&](CallNotes&) -> absl::Status {
+        RETURN_IF_ERROR(list_page(*request, directory_.list(), response));
+        for (auto& pipeline : *response->mutable_pipelines()) {
+          add_rank_jobs(&pipeline);
+        }
+        return absl::OkStatus();
+      });
 }
 
 grpc::Status PipelineServiceImpl::GetPipeline(
@@ -72,6 +78,7 @@ grpc::Status PipelineServiceImpl::GetPipeline(
     if (!pipeline.has_value()) return pipeline_not_found(request->name());
     notes.pipeline = request->name();
     *response->mutable_pipeline() = *std::move(pipeline);
+    add_rank_jobs(response->mutable_pipeline());
     return absl::OkStatus();
   };
   return calls_->run("ferry.v1.PipelineService/GetPipeline", *context, handler);
@@ -92,6 +99,16 @@ grpc::Status PipelineServiceImpl::UnloadPipeline(
       "ferry.v1.PipelineService/UnloadPipeline";
   return calls_->run(kMethod, *context,
                      [&](CallNotes&) { return method_not_supported(kMethod); });
+}
+
+void PipelineServiceImpl::add_rank_jobs(v1::Pipeline* pipeline) const {
+  const std::vector<std::string> jobs = manager_.rank_jobs(pipeline->name());
+  // Ranks are added to the manager in the order of their index.
+  const size_t count =
+      std::min(jobs.size(), static_cast<size_t>(pipeline->ranks_size()));
+  for (size_t i = 0; i < count; ++i) {
+    pipeline->mutable_ranks(static_cast<int>(i))->set_job(jobs[i]);
+  }
 }
 
 }  // namespace ferry

@@ -1,19 +1,21 @@
 #pragma once
 
 #include "ferry/v1/pipeline_service.grpc.pb.h"
+#include "server/core/generation_manager.h"
 #include "server/core/pipeline_directory.h"
 #include "server/frontend/call_log.h"
 
 namespace ferry {
 
-// ferry.v1.PipelineService over the directory. LoadPipeline and UnloadPipeline
-// are UNIMPLEMENTED.
+// ferry.v1.PipelineService over the directory, and over the manager for what
+// the ranks run. LoadPipeline and UnloadPipeline are UNIMPLEMENTED.
 //
-// Ownership: directory and log must outlive it. Threads: thread-safe.
+// Ownership: what it is given must outlive it. Threads: thread-safe.
 class PipelineServiceImpl final : public v1::PipelineService::Service {
  public:
-  PipelineServiceImpl(const PipelineDirectory& directory, CallLog* calls)
-      : directory_(directory), calls_(calls) {}
+  PipelineServiceImpl(const PipelineDirectory& directory,
+                      const GenerationManager& manager, CallLog* calls)
+      : directory_(directory), manager_(manager), calls_(calls) {}
 
   grpc::Status ListPipelines(grpc::ServerContext* context,
                              const v1::ListPipelinesRequest* request,
@@ -29,7 +31,10 @@ class PipelineServiceImpl final : public v1::PipelineService::Service {
                               v1::UnloadPipelineResponse* response) override;
 
  private:
+  void add_rank_jobs(v1::Pipeline* pipeline) const;
+
   const PipelineDirectory& directory_;
+  const GenerationManager& manager_;
   CallLog* const calls_;
 };
 

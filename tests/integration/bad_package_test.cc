@@ -130,7 +130,7 @@ std::vector<Damage> module_damages() {
       {"wrong-plan",
        {"--wrong_plan"},
        nothing,
-       {"pipeline.pt", "_offload_plan", "layers"}},
+       {"pipeline.pt", "transformer.layers"}},
   };
 }
 

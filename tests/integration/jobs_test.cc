@@ -77,12 +77,13 @@ TEST_F(JobsTest, ListsStatesWithoutSpecs) {
   GenerateCall queued(daemon.generation(), request);
   ASSERT_TRUE(queued.wait_for_state(Job::STATE_QUEUED));
 
-  const auto list = [&](std::vector<Job::State> states) {
+  const auto names_of = [&](const std::vector<Job::State>& states) {
     v1::ListJobsRequest list_request;
     for (const Job::State state : states) list_request.add_states(state);
     std::vector<std::string> names;
-    for (const Job& job :
-         list_jobs(daemon.generation(), list_request).response.jobs()) {
+    const auto list = list_jobs(daemon.generation(), list_request);
+    EXPECT_TRUE(list.status.ok()) << describe(list.status);
+    for (const Job& job : list.response.jobs()) {
       EXPECT_FALSE(job.has_effective_spec());
       EXPECT_THAT(job.outputs(), testing::IsEmpty());
       EXPECT_EQ(job.pipeline(), "pipelines/slow");
@@ -90,14 +91,15 @@ TEST_F(JobsTest, ListsStatesWithoutSpecs) {
     }
     return names;
   };
-  EXPECT_THAT(list({Job::STATE_SUCCEEDED}), ElementsAre(succeeded));
-  EXPECT_THAT(list({Job::STATE_CANCELLED}),
+  EXPECT_THAT(names_of({Job::STATE_SUCCEEDED}), ElementsAre(succeeded));
+  EXPECT_THAT(names_of({Job::STATE_CANCELLED}),
               ElementsAre(cancelled.job().name()));
-  EXPECT_THAT(list({Job::STATE_RUNNING}), ElementsAre(running.job().name()));
-  EXPECT_THAT(list({Job::STATE_QUEUED}), ElementsAre(queued.job().name()));
-  EXPECT_THAT(list({Job::STATE_QUEUED, Job::STATE_RUNNING}),
+  EXPECT_THAT(names_of({Job::STATE_RUNNING}),
+              ElementsAre(running.job().name()));
+  EXPECT_THAT(names_of({Job::STATE_QUEUED}), ElementsAre(queued.job().name()));
+  EXPECT_THAT(names_of({Job::STATE_QUEUED, Job::STATE_RUNNING}),
               ElementsAre(queued.job().name(), running.job().name()));
-  EXPECT_THAT(list({}), SizeIs(4));
+  EXPECT_THAT(names_of({}), SizeIs(4));
 }
 
 TEST_F(JobsTest, KeepsTheLast256FinishedJobs) {

@@ -162,7 +162,7 @@ TEST_F(WorkerFaultTest, StoppedWorkerIsReplaced) {
 
 TEST_F(WorkerFaultTest, StepThatTakesTooLongLosesTheWorker) {
   Daemon& daemon =
-      start_ready({{{"slow", make_package({"--step_ms=60000"})}},
+      start_ready({{{"slow", make_package({"--step_ms=2500"})}},
                    {"--heartbeat_interval=200ms", "--step_timeout=1s"}});
   GenerateCall call(daemon.generation(), endless_request());
   ASSERT_TRUE(call.wait_for_state(Job::STATE_RUNNING));
@@ -173,8 +173,8 @@ TEST_F(WorkerFaultTest, StepThatTakesTooLongLosesTheWorker) {
 
 TEST_F(WorkerFaultTest, CancelThatIsNotHonouredLosesTheWorker) {
   Daemon& daemon =
-      start_ready({{{"slow", make_package({"--step_ms=60000"})}},
-                   {"--heartbeat_interval=200ms", "--cancel_grace=1s"}});
+      start_ready({{{"slow", make_package({"--step_ms=2500"})}},
+                   {"--heartbeat_interval=200ms", "--cancel_grace=500ms"}});
   GenerateCall call(daemon.generation(), endless_request());
   ASSERT_TRUE(call.wait_for_state(Job::STATE_RUNNING));
   ASSERT_TRUE(cancel_job(daemon.generation(), call.job().name()).status.ok());
