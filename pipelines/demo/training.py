@@ -1,0 +1,54 @@
+"""What both training scripts share: schedule and checkpoints."""
+
+import math
+import os
+import pathlib
+import time
+from typing import Any, Optional
+
+import torch
+
+
+class Schedule:
+    """Warm-up and cosine decay over steps or minutes, whichever ends first.
+
+    The decay follows progress(), so a run whose steps take longer than planned
+    still ends with a small learning rate when its minutes are used up.
+    """
+
+    def __init__(self, peak: float, steps: int, max_minutes: float,
+                 warmup: int, minutes_used: float = 0.0) -> None:
+        self._peak = peak
+        self._steps = steps
+        self._seconds = max_minutes * 60.0
+        self._warmup = warmup
+        self._started = time.monotonic() - minutes_used * 60.0
+
+    def minutes(self) -> float:
+        return (time.monotonic() - self._started) / 60.0
+
+    def progress(self, step: int) -> float:
+        """Returns 0 at the beginning and 1 or more when the run is over."""
+        by_steps = step / self._steps
+        if self._seconds <= 0:
+            return by_steps
+        return max(by_steps, self.minutes() * 60.0 / self._seconds)
+
+    def rate(self, step: int) -> float:
+        """Returns the learning rate of a step."""
+        decay = 0.5 * (1.0 + math.cos(math.pi * min(1.0, self.progress(step))))
+        return self._peak * min(1.0, (step + 1) / self._warmup) * decay + 1e-5
+
+
+def save_checkpoint(path: pathlib.Path, state: dict[str, Any]) -> None:
+    """Writes a checkpoint so that a reader never sees half of one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    torch.save(state, partial)
+    os.replace(partial, path)
+
+
+def load_checkpoint(path: pathlib.Path) -> Optional[dict[str, Any]]:
+    if not path.exists():
+        return None
+    return torch.load(path, map_location="cpu", weights_only=True)
