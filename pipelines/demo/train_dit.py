@@ -47,14 +47,15 @@ def _latents(autoencoder: vae.Vae, pictures: torch.Tensor) -> torch.Tensor:
             part.float() / 127.5 - 1.0) for part in pictures.split(256)])
 
 
-def _dataset(args: argparse.Namespace, words: tokenizer.Tokenizer
+def _dataset(rank: int, args: argparse.Namespace, words: tokenizer.Tokenizer
              ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns the latents of all training pictures and their token ids."""
+    """Returns the latents of a worker's training pictures and their token ids."""
     autoencoder = vae.Vae()
     autoencoder.load_state_dict(
         training.load_checkpoint(args.work / "vae.pt")["model"])
-    pictures, scenes = shapes.make_dataset(args.pictures, args.seed + 1000)
-    rng = random.Random(args.seed)
+    seed = args.seed + 1000 + rank
+    pictures, scenes = shapes.make_dataset(args.pictures // args.workers, seed)
+    rng = random.Random(seed)
     ids = words.encode([captions.random_caption(rng, s) for s in scenes])
     return _latents(autoencoder, pictures), ids
 
@@ -67,18 +68,7 @@ def _update_average(average: dict[str, torch.Tensor], network: nn.Module,
             average[name].lerp_(parameter, weight)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--work", type=pathlib.Path, default="build/demo")
-    parser.add_argument("--tokenizer", type=pathlib.Path,
-                        default=pathlib.Path(__file__).parent
-                        / "package/tokenizer/spiece.model")
-    parser.add_argument("--steps", type=int, default=6000)
-    parser.add_argument("--max_minutes", type=float, default=0.0)
-    parser.add_argument("--pictures", type=int, default=40000)
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
-
+def _train(rank: int, args: argparse.Namespace) -> None:
     torch.manual_seed(args.seed)
     words = tokenizer.Tokenizer(args.tokenizer)
     network = TextToVelocity(words.vocabulary)
@@ -93,45 +83,68 @@ def main() -> None:
         average = saved["average"]
         step, minutes = saved["step"], saved["minutes"]
 
-    latents, ids = _dataset(args, words)
+    latents, ids = _dataset(rank, args, words)
     no_prompt = words.encode([""])
-    schedule = training.Schedule(_PEAK_RATE, args.steps, args.max_minutes, 200,
+    schedule = training.Schedule(_PEAK_RATE, args.steps, args.max_minutes, 100,
                                  minutes)
-    generator = torch.Generator().manual_seed(args.seed * 1000003 + step)
+    generator = torch.Generator().manual_seed(
+        (args.seed * 1000 + rank) * 1000003 + step)
+    batch = _BATCH // args.workers
 
     def save() -> None:
-        training.save_checkpoint(path, {
-            "model": network.state_dict(), "average": average,
-            "optimizer": optimizer.state_dict(), "step": step,
-            "minutes": schedule.minutes()})
+        if rank == 0:
+            training.save_checkpoint(path, {
+                "model": network.state_dict(), "average": average,
+                "optimizer": optimizer.state_dict(), "step": step,
+                "minutes": schedule.minutes()})
 
     began = time.monotonic()
     running = 0.0
-    while schedule.progress(step) < 1.0:
+    progress = step / args.steps
+    while progress < 1.0:
         for group in optimizer.param_groups:
-            group["lr"] = schedule.rate(step)
-        index = torch.randint(len(latents), (_BATCH,), generator=generator)
+            group["lr"] = schedule.rate(step, progress)
+        index = torch.randint(len(latents), (batch,), generator=generator)
         latent = latents[index]
-        dropped = torch.rand(_BATCH, 1, generator=generator) < _DROP_PROMPT
+        dropped = torch.rand(batch, 1, generator=generator) < _DROP_PROMPT
         input_ids = torch.where(dropped, no_prompt, ids[index])
-        t = torch.randn(_BATCH, generator=generator).sigmoid()
+        t = torch.randn(batch, generator=generator).sigmoid()
         noise = torch.randn(latent.shape, generator=generator)
         noisy = torch.lerp(latent, noise, t[:, None, None, None])
         loss = F.mse_loss(network(noisy, t, input_ids), noise - latent)
         optimizer.zero_grad()
         loss.backward()
+        step += 1
+        # The workers agree on the progress, which their clocks would not.
+        progress, mean_loss = training.average_gradients(
+            network, [schedule.progress(step), loss.item()])
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
         _update_average(average, network, step)
-        step += 1
-        running += loss.item() / _SAVE_EVERY
+        running += mean_loss / _SAVE_EVERY
         if step % _SAVE_EVERY == 0:
             save()
-            print(f"step {step} loss {running:.4f} "
-                  f"rate {schedule.rate(step):.2e} "
-                  f"{time.monotonic() - began:.0f} s", flush=True)
+            if rank == 0:
+                print(f"step {step} loss {running:.4f} "
+                      f"rate {schedule.rate(step, progress):.2e} "
+                      f"{time.monotonic() - began:.0f} s", flush=True)
             running = 0.0
     save()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--work", type=pathlib.Path, default="build/demo")
+    parser.add_argument("--tokenizer", type=pathlib.Path,
+                        default=pathlib.Path(__file__).parent
+                        / "package/tokenizer/spiece.model")
+    parser.add_argument("--steps", type=int, default=6000)
+    parser.add_argument("--max_minutes", type=float, default=0.0)
+    parser.add_argument("--pictures", type=int, default=40000)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    training.run_workers(_train, args.workers, args)
 
 
 if __name__ == "__main__":

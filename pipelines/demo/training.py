@@ -1,12 +1,15 @@
-"""What both training scripts share: schedule and checkpoints."""
+"""What both training scripts share: schedule, checkpoints and workers."""
 
 import math
 import os
 import pathlib
+import tempfile
 import time
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import torch
+import torch.distributed
+from torch import nn
 
 
 class Schedule:
@@ -34,9 +37,9 @@ class Schedule:
             return by_steps
         return max(by_steps, self.minutes() * 60.0 / self._seconds)
 
-    def rate(self, step: int) -> float:
+    def rate(self, step: int, progress: float) -> float:
         """Returns the learning rate of a step."""
-        decay = 0.5 * (1.0 + math.cos(math.pi * min(1.0, self.progress(step))))
+        decay = 0.5 * (1.0 + math.cos(math.pi * min(1.0, progress)))
         return self._peak * min(1.0, (step + 1) / self._warmup) * decay + 1e-5
 
 
@@ -52,3 +55,36 @@ def load_checkpoint(path: pathlib.Path) -> Optional[dict[str, Any]]:
     if not path.exists():
         return None
     return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def run_workers(work: Callable[..., None], workers: int, *args: Any) -> None:
+    """Runs work(rank, *args) in processes of one thread each, and waits.
+
+    They meet once a step. Threads inside one process would meet after every
+    operator, which is slow when something else wants the cores too.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(
+            _worker, (work, workers, f"file://{folder}/meeting", args), workers)
+
+
+def _worker(rank: int, work: Callable[..., None], workers: int, meeting: str,
+            args: tuple[Any, ...]) -> None:
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", meeting, rank=rank,
+                                         world_size=workers)
+    work(rank, *args)
+    torch.distributed.destroy_process_group()
+
+
+def average_gradients(network: nn.Module, values: list[float]) -> list[float]:
+    """Averages all gradients over the workers, and `values` along with them."""
+    gradients = [p.grad for p in network.parameters()]
+    flat = torch.cat([g.flatten() for g in gradients] + [torch.tensor(values)])
+    torch.distributed.all_reduce(flat)
+    flat /= torch.distributed.get_world_size()
+    offset = 0
+    for gradient in gradients:
+        gradient.copy_(flat[offset:offset + gradient.numel()].view_as(gradient))
+        offset += gradient.numel()
+    return flat[offset:].tolist()
