@@ -28,12 +28,12 @@ def _frequencies(count: int, longest: float) -> torch.Tensor:
 
 
 class Mlp(nn.Module):
-    """Two linear layers, four times wider in between."""
+    """Two linear layers, twice as wide in between."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.up = nn.Linear(WIDTH, 4 * WIDTH)
-        self.down = nn.Linear(4 * WIDTH, WIDTH)
+        self.up = nn.Linear(WIDTH, 2 * WIDTH)
+        self.down = nn.Linear(2 * WIDTH, WIDTH)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.down(F.gelu(self.up(x), approximate="tanh"))

@@ -20,7 +20,7 @@ import tokenizer
 import training
 import vae
 
-_BATCH = 48
+_BATCH = 32
 _PEAK_RATE = 1.5e-3
 _DROP_PROMPT = 0.1
 _EMA_DECAY = 0.998
