@@ -8,14 +8,14 @@ import torch
 import captions
 
 SIZE = 64
-RADIUS = {"small": (11.0, 13.0), "large": (17.0, 20.0)}
+RADIUS = {"small": (11.5, 12.5), "large": (18.0, 19.0)}
 CENTRE = {
     "on the left": (18.0, 32.0),
     "on the right": (46.0, 32.0),
     "at the top": (32.0, 18.0),
     "at the bottom": (32.0, 46.0),
 }
-JITTER = 2.0
+JITTER = 1.0
 
 
 def _circle(x, y, r):

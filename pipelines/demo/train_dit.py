@@ -140,7 +140,7 @@ def main() -> None:
                         / "package/tokenizer/spiece.model")
     parser.add_argument("--steps", type=int, default=6000)
     parser.add_argument("--max_minutes", type=float, default=0.0)
-    parser.add_argument("--pictures", type=int, default=40000)
+    parser.add_argument("--pictures", type=int, default=16000)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
