@@ -1,6 +1,6 @@
 // Measures the daemon. Prints JSON lines on standard output.
 //
-//   bench [PACKAGE]
+//   bench PACKAGE
 
 #include <cstdlib>
 #include <filesystem>
@@ -9,7 +9,6 @@
 #include "tests/benchmarks/generate_overhead.h"
 #include "tests/benchmarks/measurement.h"
 #include "tests/benchmarks/start_time.h"
-#include "tests/support/files.h"
 
 namespace ferry {
 namespace {
@@ -28,6 +27,6 @@ int run(const std::string& package) {
 }  // namespace ferry
 
 int main(int argc, char** argv) {
-  return ferry::run(argc > 1 ? std::filesystem::absolute(argv[1]).string()
-                             : ferry::runfile("pipelines/demo/package"));
+  ferry::require(argc == 2, "takes one argument, a pipeline package");
+  return ferry::run(std::filesystem::absolute(argv[1]).string());
 }
