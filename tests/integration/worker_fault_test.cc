@@ -176,7 +176,8 @@ TEST_F(WorkerFaultTest, CancelThatIsNotHonouredLosesTheWorker) {
       start_ready({{{"slow", make_package({"--step_ms=2500"})}},
                    {"--heartbeat_interval=200ms", "--cancel_grace=500ms"}});
   GenerateCall call(daemon.generation(), endless_request());
-  ASSERT_TRUE(call.wait_for_state(Job::STATE_RUNNING));
+  // In the middle of the second step: before a step it would be honoured.
+  ASSERT_TRUE(call.wait_for_step(1));
   ASSERT_TRUE(cancel_job(daemon.generation(), call.job().name()).status.ok());
   // The client asked for the end, and that is what it gets.
   EXPECT_EQ(parse_details(call.finish()).reason, "JOB_CANCELLED");
