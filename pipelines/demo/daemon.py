@@ -49,7 +49,8 @@ class Daemon:
                 stdin=subprocess.DEVNULL, stderr=self._log)
             try:
                 self._wait_for(addresses.exists)
-                self._address = addresses.read_text().split("grpc=")[1].split()[0]
+                self._address = addresses.read_text().split(
+                    "grpc=")[1].split()[0]
                 self._wait_for(lambda: self._ferryctl("health").returncode == 0)
             except BaseException:
                 self._end(signal.SIGKILL)
@@ -59,7 +60,8 @@ class Daemon:
     def __exit__(self, kind, error, traceback) -> None:
         code = self._end(signal.SIGTERM)
         if code and error is None:
-            raise DaemonError(f"ferryd ended with {code}:\n{self._last_words()}")
+            raise DaemonError(
+                f"ferryd ended with {code}:\n{self._last_words()}")
 
     def generate(self, prompt: str, seed: int, picture: pathlib.Path) -> None:
         """Saves a PNG file, made with the pipeline's defaults."""
