@@ -60,6 +60,12 @@ GenerationManager::~GenerationManager() {
 
 absl::StatusOr<std::shared_ptr<Job>> GenerationManager::submit(
     const v1::GenerateRequest& request, absl::Duration deadline) {
+  {
+    // First of all: pipelines are unloaded at the end of a drain, and a client
+    // shall try another server then.
+    MutexLock lock(&mutex_);
+    if (draining_) return server_draining(options_.retry_delay);
+  }
   const std::optional<v1::Pipeline> pipeline =
       directory_.find(request.spec().pipeline());
   if (!pipeline.has_value()) {

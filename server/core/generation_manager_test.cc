@@ -438,6 +438,15 @@ TEST_F(GenerationManagerTest, DrainsRunningJobsAndFailsQueuedOnes) {
   EXPECT_EQ((*running)->state(), v1::Job::STATE_SUCCEEDED);
 }
 
+TEST_F(GenerationManagerTest, APipelineUnloadedByADrainIsNotCalledFailed) {
+  start();
+  manager_->begin_drain();
+  directory_.update(kName, [](v1::Pipeline& pipeline) {
+    pipeline.set_state(v1::Pipeline::STATE_UNLOADED);
+  });
+  EXPECT_EQ(reason_of(submit().status()), "SERVER_DRAINING");
+}
+
 TEST_F(GenerationManagerTest, CancelAllEndsWhatRuns) {
   start();
   const auto rank = add_rank();
