@@ -167,6 +167,8 @@ TEST_F(CommandsTest, AFileThatCannotBeWrittenStartsNoJob) {
   EXPECT_EQ(run({"generate", "a fox", "-o", path("none/fox.png")}),
             kLocalError);
   EXPECT_THAT(err_.str(), HasSubstr("none/: No such file or directory"));
+  EXPECT_EQ(run({"generate", "a fox", "-o", directory_}), kLocalError);
+  EXPECT_THAT(err_.str(), HasSubstr("it is a directory"));
   EXPECT_EQ(server_.request().spec().prompt(), "");
 }
 

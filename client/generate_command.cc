@@ -5,8 +5,10 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,7 +24,12 @@ namespace ferry {
 namespace {
 
 // Found out before the server works for nothing.
-absl::Status check_directory(const std::string& path) {
+absl::Status check_writable(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot write ", path, ": it is a directory"));
+  }
   const size_t slash = path.rfind('/');
   const std::string directory =
       slash == path.npos ? "." : path.substr(0, slash + 1);
@@ -41,9 +48,9 @@ GenerateCommand::GenerateCommand(const CommandContext& context,
       display_(context.err, context.terminal, *context.clock) {}
 
 int GenerateCommand::run() {
-  absl::Status local = check_directory(options_.output);
+  absl::Status local = check_writable(options_.output);
   if (local.ok() && !options_.preview.empty()) {
-    local = check_directory(options_.preview);
+    local = check_writable(options_.preview);
   }
   if (!local.ok()) {
     *context_.err << printable(local.message()) << std::endl;

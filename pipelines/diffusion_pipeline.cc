@@ -113,6 +113,9 @@ class DiffusionPipeline : public Pipeline {
     if (manifest.guidance() != config::v1::GUIDANCE_NONE) {
       defaults->set_guidance_scale(manifest.defaults().guidance_scale());
     }
+    if (manifest.guidance() == config::v1::GUIDANCE_CLASSIFIER_FREE) {
+      defaults->set_negative_prompt("");
+    }
   }
 
   const PipelineParts parts_;

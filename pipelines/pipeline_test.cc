@@ -104,6 +104,7 @@ TEST_F(PipelineTest, DescribesThePackage) {
   EXPECT_EQ(description.limits().max_sequence_length(), 16);
   EXPECT_EQ(description.defaults().num_inference_steps(), 4);
   EXPECT_EQ(description.defaults().guidance_scale(), 3);
+  EXPECT_TRUE(description.defaults().has_negative_prompt());
   EXPECT_EQ(description.defaults().num_images(), 1);
 }
 
@@ -243,6 +244,7 @@ TEST_F(PipelineTest, EveryKindOfGuidanceRuns) {
     v1::GenerationSpec spec = make_spec(**pipeline);
     const auto picture = generate(**pipeline, spec);
     Recorder recorder;
+    EXPECT_FALSE((*pipeline)->description().defaults().has_negative_prompt());
     spec.set_negative_prompt("");
     EXPECT_EQ((*pipeline)->generate(spec, recorder).status().code(),
               absl::StatusCode::kInvalidArgument);

@@ -161,15 +161,15 @@ absl::StatusOr<LogLevel> parse_log_level(absl::string_view text) {
   if (text == "info") return LogLevel::kInfo;
   if (text == "warn") return LogLevel::kWarning;
   if (text == "error") return LogLevel::kError;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "log_level: must be debug, info, warn or error, got '", text, "'"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("must be debug, info, warn or error, got '", text, "'"));
 }
 
 absl::StatusOr<LogFormat> parse_log_format(absl::string_view text) {
   if (text == "text") return LogFormat::kText;
   if (text == "json") return LogFormat::kJson;
   return absl::InvalidArgumentError(
-      absl::StrCat("log_format: must be text or json, got '", text, "'"));
+      absl::StrCat("must be text or json, got '", text, "'"));
 }
 
 void log(LogLevel level, absl::string_view message, LogFields fields) {

@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
+#include "platform/base/logging.h"
 #include "server/core/address.h"
 #include "server/core/proto_time.h"
 
@@ -301,10 +302,12 @@ void ConfigCheck::check_ending() {
 }
 
 void ConfigCheck::check_log() {
-  one_of("log_level", config_.log_level(),
-         {"debug", "info", "warning", "error"}, &result_.log_level);
-  one_of("log_format", config_.log_format(), {"json", "text"},
-         &result_.log_format);
+  if (!config_.log_level().empty()) result_.log_level = config_.log_level();
+  const auto level = parse_log_level(result_.log_level);
+  if (!level.ok()) add("log_level", level.status().message());
+  if (!config_.log_format().empty()) result_.log_format = config_.log_format();
+  const auto format = parse_log_format(result_.log_format);
+  if (!format.ok()) add("log_format", format.status().message());
   result_.log_file = config_.log_file();
 }
 

@@ -253,6 +253,9 @@ TEST_F(ConfigLoaderTest, FieldsAreCheckedAtTheirBounds) {
       {"health_address", "127.0.0.1:1"},
       {"max_receive_bytes", "64Ki"},
       {"log_level", "debug"},
+      {"log_level", "warn"},
+      {"log_level", "error"},
+      {"log_format", "text"},
   };
   for (const auto& [flag, value] : good) {
     EXPECT_TRUE(errors_with(flag, value).empty()) << flag << "=" << value;

@@ -177,6 +177,10 @@ absl::StatusOr<v1::ListJobsResponse> GenerationManager::list(
   return registry_.list(request);
 }
 
+v1::Limits GenerationManager::limits_of(const v1::Pipeline& pipeline) const {
+  return effective_limits(pipeline.limits(), options_.caps);
+}
+
 absl::StatusOr<v1::Job> GenerationManager::cancel(const std::string& name) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, registry_.find(name));
   job->request_cancel(job_cancelled());
@@ -318,18 +322,6 @@ void GenerationManager::begin_drain() {
   for (auto& [name, state] : pipelines_) {
     fail_queue_locked(state, server_draining(options_.retry_delay));
   }
-}
-
-bool GenerationManager::wait_idle(absl::Duration timeout) {
-  const absl::Duration deadline = clock_.monotonic() + timeout;
-  MutexLock lock(&mutex_);
-  while (!running_.empty()) {
-    const absl::Duration left = deadline - clock_.monotonic();
-    if (left <= absl::ZeroDuration()) return false;
-    changed_.wait_for(
-        &mutex_, absl::ToChronoNanoseconds(std::min(left, absl::Hours(24))));
-  }
-  return true;
 }
 
 void GenerationManager::cancel_all(const absl::Status& error) {

@@ -77,6 +77,8 @@ class GenerationManager {
   // Newest first, without specs and outputs; pages end at page_size or 512 KiB.
   absl::StatusOr<v1::ListJobsResponse> list(
       const v1::ListJobsRequest& request) const;
+  // The limits that submit() holds requests of `pipeline` against.
+  v1::Limits limits_of(const v1::Pipeline& pipeline) const;
   // Idempotent. A queued job has ended when it returns, a running one ends
   // when its rank is free.
   absl::StatusOr<v1::Job> cancel(const std::string& name);
@@ -97,9 +99,6 @@ class GenerationManager {
   // Draining: from now on submit() gives UNAVAILABLE/SERVER_DRAINING, queued
   // jobs end with it, running ones go on.
   void begin_drain() EXCLUDES_LOCK(mutex_);
-  // Blocks until nothing runs or the timeout has passed; returns whether
-  // nothing runs.
-  bool wait_idle(absl::Duration timeout) EXCLUDES_LOCK(mutex_);
   // Ends every running job with `error`.
   void cancel_all(const absl::Status& error) EXCLUDES_LOCK(mutex_);
 

@@ -184,9 +184,10 @@ void SpecCheck::check_prompts() {
   check_text("spec.prompt", spec.prompt());
   if (!spec.has_negative_prompt()) return;
   check_text("spec.negative_prompt", spec.negative_prompt());
-  if (!pipeline_.defaults().has_guidance_scale()) {
+  if (!pipeline_.defaults().has_negative_prompt()) {
     add(Kind::kInvalid, "spec.negative_prompt",
-        absl::StrCat("must be unset: ", pipeline_.name(), " has no guidance"));
+        absl::StrCat("must be unset: ", pipeline_.name(),
+                     " has no classifier-free guidance"));
   }
 }
 

@@ -43,7 +43,8 @@ v1::Limits effective_limits(const v1::Limits& limits, const RequestCaps& caps);
 // limits, and fills in its defaults. Pure but for `draw_seed`, which returns
 // the seed for a request that has none: 0 to 2^63 − 1 − max_images.
 //
-// A pipeline without guidance is one whose defaults have no guidance_scale.
+// A pipeline without guidance is one whose defaults have no guidance_scale; one
+// that takes no negative prompt has none in its defaults.
 //
 // Errors: field_errors() with every violation, or TASK_NOT_SUPPORTED.
 absl::StatusOr<ValidRequest> validate_request(

@@ -406,9 +406,21 @@ TEST(SpecValidatorTest, CapsThePixelsOfAllImages) {
   EXPECT_EQ(reason_of(result.status()), "LIMIT_EXCEEDED");
 }
 
+TEST(SpecValidatorTest, RefusesNegativePromptsWhereOnlyTheScaleCounts) {
+  v1::Pipeline pipeline = make_test_pipeline();
+  pipeline.mutable_defaults()->clear_negative_prompt();
+  v1::GenerateRequest request = make_test_request();
+  request.mutable_spec()->set_guidance_scale(3);
+  EXPECT_TRUE(validate(request, pipeline).ok());
+  request.mutable_spec()->set_negative_prompt("");
+  EXPECT_EQ(violated_fields(validate(request, pipeline).status()),
+            std::vector<std::string>{"spec.negative_prompt"});
+}
+
 TEST(SpecValidatorTest, RefusesGuidanceWhereThereIsNone) {
   v1::Pipeline pipeline = make_test_pipeline();
   pipeline.mutable_defaults()->clear_guidance_scale();
+  pipeline.mutable_defaults()->clear_negative_prompt();
   const auto plain = validate(make_test_request(), pipeline);
   ASSERT_TRUE(plain.ok());
   EXPECT_FALSE(plain->spec.has_guidance_scale());

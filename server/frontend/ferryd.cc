@@ -54,8 +54,7 @@ WorkerSupervisor::Callbacks supervisor_callbacks(const DaemonConfig& config,
   callbacks.on_budget_spent = [end](const std::string& pipeline,
                                     const absl::Status& error) {
     end->on_failure(kWorkersUnrecoverable,
-                    absl::StrCat(pipeline, ": its workers died too often: ",
-                                 error.message()));
+                    absl::StrCat(pipeline, ": ", error.message()));
   };
   return callbacks;
 }

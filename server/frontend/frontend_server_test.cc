@@ -320,6 +320,34 @@ TEST_F(FrontendServerTest, ListsJobsAndPipelines) {
   EXPECT_EQ(reason_of(status), "PIPELINE_NOT_FOUND");
 }
 
+TEST_F(FrontendServerTest, PipelinesTellTheLimitsThatRequestsMeet) {
+  start();
+  // A package that allows more than the server does.
+  parts_.directory.update(kTestPipeline, [](v1::Pipeline& pipeline) {
+    pipeline.mutable_limits()->set_max_images(1000);
+  });
+  const auto pipelines = v1::PipelineService::NewStub(channel_);
+  grpc::ClientContext list_context;
+  v1::ListPipelinesResponse list;
+  ASSERT_TRUE(pipelines->ListPipelines(&list_context, {}, &list).ok());
+  ASSERT_THAT(list.pipelines(), SizeIs(1));
+  grpc::ClientContext get_context;
+  v1::GetPipelineRequest get_request;
+  get_request.set_name(kTestPipeline);
+  v1::GetPipelineResponse get;
+  ASSERT_TRUE(pipelines->GetPipeline(&get_context, get_request, &get).ok());
+  const int max_images = get.pipeline().limits().max_images();
+  EXPECT_LT(max_images, 1000);
+  EXPECT_EQ(list.pipelines(0).limits().max_images(), max_images);
+
+  v1::GenerateRequest request = make_test_request();
+  request.set_validate_only(true);
+  request.mutable_spec()->set_num_images(max_images);
+  EXPECT_TRUE(Call(*stub_, request).finish().ok());
+  request.mutable_spec()->set_num_images(max_images + 1);
+  EXPECT_EQ(reason_of(Call(*stub_, request).finish()), "INVALID_FIELD");
+}
+
 TEST_F(FrontendServerTest, ListPipelinesGoesPageByPage) {
   for (const char* name : {"pipelines/a", "pipelines/b"}) {
     parts_.directory.add(name);

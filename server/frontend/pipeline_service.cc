@@ -61,7 +61,7 @@ grpc::Status PipelineServiceImpl::ListPipelines(
       [&](CallNotes&) -> absl::Status {
         RETURN_IF_ERROR(list_page(*request, directory_.list(), response));
         for (auto& pipeline : *response->mutable_pipelines()) {
-          add_rank_jobs(&pipeline);
+          complete(&pipeline);
         }
         return absl::OkStatus();
       });
@@ -78,7 +78,7 @@ grpc::Status PipelineServiceImpl::GetPipeline(
     if (!pipeline.has_value()) return pipeline_not_found(request->name());
     notes.pipeline = request->name();
     *response->mutable_pipeline() = *std::move(pipeline);
-    add_rank_jobs(response->mutable_pipeline());
+    complete(response->mutable_pipeline());
     return absl::OkStatus();
   };
   return calls_->run("ferry.v1.PipelineService/GetPipeline", *context, handler);
@@ -101,7 +101,11 @@ grpc::Status PipelineServiceImpl::UnloadPipeline(
                      [&](CallNotes&) { return method_not_supported(kMethod); });
 }
 
-void PipelineServiceImpl::add_rank_jobs(v1::Pipeline* pipeline) const {
+void PipelineServiceImpl::complete(v1::Pipeline* pipeline) const {
+  // None before the first load: nobody knows them yet.
+  if (pipeline->has_limits()) {
+    *pipeline->mutable_limits() = manager_.limits_of(*pipeline);
+  }
   const std::vector<std::string> jobs = manager_.rank_jobs(pipeline->name());
   // Ranks are added to the manager in the order of their index.
   const size_t count =

@@ -8,7 +8,8 @@
 namespace ferry {
 
 // ferry.v1.PipelineService over the directory, and over the manager for what
-// the ranks run. LoadPipeline and UnloadPipeline are UNIMPLEMENTED.
+// the ranks run and which limits requests meet. LoadPipeline and UnloadPipeline
+// are UNIMPLEMENTED.
 //
 // Ownership: what it is given must outlive it. Threads: thread-safe.
 class PipelineServiceImpl final : public v1::PipelineService::Service {
@@ -31,7 +32,8 @@ class PipelineServiceImpl final : public v1::PipelineService::Service {
                               v1::UnloadPipelineResponse* response) override;
 
  private:
-  void add_rank_jobs(v1::Pipeline* pipeline) const;
+  // Adds what the directory does not know.
+  void complete(v1::Pipeline* pipeline) const;
 
   const PipelineDirectory& directory_;
   const GenerationManager& manager_;

@@ -61,13 +61,9 @@ absl::StatusOr<GenerationSummary> GrpcRank::run(
   }
   // What the worker says carries a reason; what gRPC says does not.
   if (get_error_info(status).has_value()) return status;
-  if (absl::IsCancelled(status)) {
-    // The call has ended here; there, the step may still run.
-    if (wait_until_idle()) return status;
-    return lost_error();
-  }
-  if (absl::IsUnavailable(status)) return lost_error();
-  return status;
+  // The call has ended here; there, the step may still run.
+  if (!absl::IsUnavailable(status) && wait_until_idle()) return status;
+  return lost_error();
 }
 
 void GrpcRank::cancel() {
@@ -75,11 +71,10 @@ void GrpcRank::cancel() {
   if (phase_ == Phase::kGenerating) context_->TryCancel();
 }
 
-void GrpcRank::set_lost(const std::string& why) {
+void GrpcRank::set_lost(const absl::Status& error) {
   MutexLock lock(&mutex_);
-  if (is_lost_) return;
-  is_lost_ = true;
-  why_lost_ = why;
+  if (!lost_error_.ok()) return;
+  lost_error_ = error;
   if (context_ != nullptr) context_->TryCancel();
   lost_.notify_all();
 }
@@ -88,7 +83,7 @@ void GrpcRank::enter(Phase phase, grpc::ClientContext* context) {
   MutexLock lock(&mutex_);
   phase_ = phase;
   context_ = context;
-  if (is_lost_ && context != nullptr) context->TryCancel();
+  if (!lost_error_.ok() && context != nullptr) context->TryCancel();
 }
 
 bool GrpcRank::wait_until_idle() {
@@ -103,13 +98,13 @@ bool GrpcRank::wait_until_idle() {
 absl::Status GrpcRank::lost_error() {
   MutexLock lock(&mutex_);
   const auto deadline = std::chrono::steady_clock::now() + kLostTimeout;
-  while (!is_lost_) {
+  while (lost_error_.ok()) {
     const auto left = deadline - std::chrono::steady_clock::now();
     if (left.count() <= 0) break;
     lost_.wait_for(&mutex_, left);
   }
-  return worker_lost(pipeline_,
-                     is_lost_ ? why_lost_ : "the connection to it has ended");
+  if (!lost_error_.ok()) return lost_error_;
+  return worker_lost(pipeline_, "the connection to it has ended");
 }
 
 }  // namespace ferry

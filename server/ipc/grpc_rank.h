@@ -15,10 +15,10 @@ namespace ferry {
 
 // A rank in another process, over gRPC.
 //
-// run() returns CANCELLED only when the rank is free again, and WORKER_LOST
-// only when the supervisor has said that the rank is lost (or after a few
-// seconds, should it never say so): whoever sees the error sees a pipeline that
-// is not READY any more.
+// run() returns an error of gRPC's own, such as CANCELLED, only when the rank
+// is free again, and WORKER_LOST only when the supervisor has said that the
+// rank is lost (or after a few seconds, should it never say so): whoever sees
+// the error sees a pipeline that is not READY any more.
 //
 // Ownership: the channel stays open as long as the rank lives.
 // Threads: thread-safe. Errors: as in rank.h.
@@ -33,9 +33,10 @@ class GrpcRank final : public Rank {
 
   void cancel() override EXCLUDES_LOCK(mutex_);
 
-  // The process or its group is lost; `why` goes into the error of run(), also
-  // of one that is in progress, which ends at once. The first call counts.
-  void set_lost(const std::string& why) EXCLUDES_LOCK(mutex_);
+  // The process or its group is lost; `error` is what run() returns from now
+  // on, also one that is in progress, which ends at once. The first call
+  // counts. REQUIRES: it is a worker_lost().
+  void set_lost(const absl::Status& error) EXCLUDES_LOCK(mutex_);
 
  private:
   // How far a call has come, for cancel() and set_lost().
@@ -56,8 +57,8 @@ class GrpcRank final : public Rank {
   CondVar lost_;
   Phase phase_ GUARDED_BY(mutex_) = Phase::kIdle;
   grpc::ClientContext* context_ GUARDED_BY(mutex_) = nullptr;
-  bool is_lost_ GUARDED_BY(mutex_) = false;
-  std::string why_lost_ GUARDED_BY(mutex_);
+  // OK: it is not.
+  absl::Status lost_error_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ferry

@@ -60,7 +60,7 @@ TEST(WorkerStateTest, FinalStatesStay) {
        {WorkerState::kStopped, WorkerState::kFailed}) {
     for (int to = 0; to <= static_cast<int>(WorkerState::kFailed); ++to) {
       EXPECT_FALSE(is_valid_transition(final, static_cast<WorkerState>(to)))
-          << to_string(final) << " to " << to;
+          << static_cast<int>(final) << " to " << to;
     }
   }
 }

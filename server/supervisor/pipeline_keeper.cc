@@ -101,8 +101,9 @@ absl::Status PipelineKeeper::run_group(WorkerGroup& group, bool& reported) {
     publish_withdrawn(absl::IsCancelled(failure)
                           ? v1::Pipeline::STATE_UNLOADED
                           : v1::Pipeline::STATE_RESTARTING);
-    group.set_lost(absl::IsCancelled(failure) ? "the server ends"
-                                              : std::string(failure.message()));
+    group.set_lost(absl::IsCancelled(failure)
+                       ? worker_lost(name_, "the server ends")
+                       : failure);
     for (const auto& rank : group.ranks()) pool_.remove_rank(name_, rank);
   } else if (absl::IsCancelled(failure)) {
     publish_withdrawn(v1::Pipeline::STATE_UNLOADED);

@@ -211,8 +211,8 @@ v1::Pipeline WorkerGroup::description() const {
   return description;
 }
 
-void WorkerGroup::set_lost(const std::string& why) {
-  for (const auto& process : processes_) process->rank()->set_lost(why);
+void WorkerGroup::set_lost(const absl::Status& error) {
+  for (const auto& process : processes_) process->rank()->set_lost(error);
 }
 
 }  // namespace ferry

@@ -65,8 +65,8 @@ class WorkerGroup {
   const std::vector<std::shared_ptr<Rank>>& ranks() const { return ranks_; }
   // What rank 0 said, with ferryd's fields: generation and ranks.
   v1::Pipeline description() const;
-  // Ends what runs on the ranks with WORKER_LOST, for `why`.
-  void set_lost(const std::string& why);
+  // Ends what runs on the ranks with `error`, a worker_lost().
+  void set_lost(const absl::Status& error);
 
  private:
   using LoadResult = absl::StatusOr<worker::v1::LoadPipelineResponse>;

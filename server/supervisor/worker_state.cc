@@ -2,24 +2,6 @@
 
 namespace ferry {
 
-const char* to_string(WorkerState state) {
-  switch (state) {
-    case WorkerState::kStarting:
-      return "starting";
-    case WorkerState::kLoading:
-      return "loading";
-    case WorkerState::kReady:
-      return "ready";
-    case WorkerState::kStopping:
-      return "stopping";
-    case WorkerState::kStopped:
-      return "stopped";
-    case WorkerState::kFailed:
-      return "failed";
-  }
-  return "unknown";
-}
-
 bool is_valid_transition(WorkerState from, WorkerState to) {
   switch (from) {
     case WorkerState::kStarting:

@@ -27,8 +27,6 @@ enum class WorkerState {
   kFailed,
 };
 
-const char* to_string(WorkerState state);
-
 // Whether a group may go from one to the other.
 bool is_valid_transition(WorkerState from, WorkerState to);
 

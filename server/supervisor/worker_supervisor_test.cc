@@ -130,6 +130,10 @@ TEST_F(WorkerSupervisorTest, AKilledWorkerEndsItsRequestAndComesBack) {
   const pid_t first = worker_pid();
   const absl::Status status = run_and([&](Rank&) { kill(first, SIGKILL); });
   expect_lost(status, "killed by signal 9 (SIGKILL)");
+  // Said once, though several say it to each other.
+  EXPECT_EQ(status.message(),
+            absl::StrCat("the worker of ", kPipeline,
+                         " was lost: rank 0 killed by signal 9 (SIGKILL)"));
   // Whoever sees the error sees a pipeline that is not READY.
   EXPECT_THAT(log_.entries(), Contains("RESTARTING 1"));
   log_.wait_for("READY 2");

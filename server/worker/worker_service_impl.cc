@@ -71,6 +71,11 @@ grpc::Status WorkerServiceImpl::RunGeneration(
   if (absl::Status status = begin_generation(request->job()); !status.ok()) {
     return to_grpc_status(status);
   }
+  // Or since then: what nobody reads must not keep the rank from its next job.
+  if (context->IsCancelled()) {
+    slot_.release();
+    return grpc::Status::CANCELLED;
+  }
   EventQueue events(kMaxQueuedBytes);
   step_thread_.post([&] { generate(*request, events); });
   RunGenerationResponse event;

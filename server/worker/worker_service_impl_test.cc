@@ -299,7 +299,8 @@ TEST_F(WorkerServiceTest, TheEndOfTheOtherSideIsALostWorker) {
   in_step.wait();
   server_->Shutdown(std::chrono::system_clock::now());
   server_.reset();
-  rank_->set_lost("rank 0 exited with code 9");
+  rank_->set_lost(make_error(absl::StatusCode::kUnavailable,
+                             "rank 0 exited with code 9", {"WORKER_LOST", {}}));
   run.join();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   EXPECT_EQ(reason(status), "WORKER_LOST");

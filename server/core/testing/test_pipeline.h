@@ -30,6 +30,7 @@ inline v1::Pipeline make_test_pipeline(
   defaults.set_width(256);
   defaults.set_num_inference_steps(20);
   defaults.set_guidance_scale(3.5);
+  defaults.set_negative_prompt("");
   return pipeline;
 }
 

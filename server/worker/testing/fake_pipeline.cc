@@ -132,6 +132,7 @@ v1::Pipeline fake_pipeline_description() {
   defaults.set_width(64);
   defaults.set_num_inference_steps(4);
   defaults.set_guidance_scale(1);
+  defaults.set_negative_prompt("");
   defaults.set_num_images(1);
   defaults.set_scheduler("FlowMatchEulerDiscrete");
   defaults.mutable_output()->set_format(v1::OutputSpec::FORMAT_PNG);
