@@ -3,12 +3,16 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "pipelines/generation.h"
 #include "pipelines/generation_observer.h"
 #include "pipelines/package.h"
 #include "pipelines/pipeline.h"
 #include "pipelines/schedulers/load_noise_scheduler.h"
+#include "pipelines/schedulers/noise_scheduler.h"
 #include "pipelines/tokenizers/tokenizer.h"
 #include "pipelines/torchscript/root_module.h"
 #include "pipelines/torchscript/torch_settings.h"
@@ -67,13 +71,13 @@ class DiffusionPipeline : public Pipeline {
     return parts_.root->offloadable_module();
   }
 
-  // One step at the smallest size: shows that the methods fit together, so
-  // that "loaded" means that a request can succeed, and makes the first
-  // request as fast as the others.
+  // As few steps as can be, at the smallest size: shows that the methods fit
+  // together, so that "loaded" means that a request can succeed, and makes the
+  // first request as fast as the others.
   absl::Status warm_up() {
     v1::GenerationSpec spec = description_.defaults();
     spec.set_prompt("warm-up");
-    spec.set_num_inference_steps(1);
+    spec.set_num_inference_steps(parts_.scheduler->step_range().min);
     spec.mutable_output()->set_format(v1::OutputSpec::FORMAT_RAW_RGB8);
     const v1::Limits& limits = description_.limits();
     const int multiple = limits.size_multiple();
@@ -119,12 +123,49 @@ class DiffusionPipeline : public Pipeline {
   v1::Pipeline description_;
 };
 
+absl::Status manifest_error(absl::string_view field, absl::string_view text) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("ferry.txtpb: ", field, ": ", text));
+}
+
+// Compares the manifest with the NoiseScheduler, and decides what the manifest
+// leaves to it.
+absl::Status fit_to_scheduler(const NoiseScheduler& scheduler,
+                              config::v1::PipelineManifest* manifest) {
+  const StepRange steps = scheduler.step_range();
+  if (manifest->defaults().num_inference_steps() < steps.min) {
+    return manifest_error(
+        "defaults.num_inference_steps",
+        absl::StrCat("must be at least ", steps.min, " with this scheduler"));
+  }
+  if (manifest->limits().max_num_inference_steps() > steps.max) {
+    return manifest_error(
+        "limits.max_num_inference_steps",
+        absl::StrCat("must be at most ", steps.max, " with this scheduler"));
+  }
+  auto* const config = manifest->mutable_scheduler();
+  if (config->sigma_grid() == config::v1::SIGMA_GRID_UNSPECIFIED) {
+    config->set_sigma_grid(scheduler.needs_image_seq_len()
+                               ? config::v1::SIGMA_GRID_PIPELINE
+                               : config::v1::SIGMA_GRID_SCHEDULER);
+  }
+  // Other samplers understand levels that they are handed in another way.
+  if (config->sigma_grid() == config::v1::SIGMA_GRID_PIPELINE &&
+      scheduler.name() != "FlowMatchEulerDiscrete") {
+    return manifest_error(
+        "scheduler.sigma_grid",
+        absl::StrCat("must be SIGMA_GRID_SCHEDULER with ", scheduler.name()));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<PipelineParts> load_parts(const Package& package) {
   PipelineParts parts;
   parts.manifest = package.manifest;
   ASSIGN_OR_RETURN(parts.scheduler,
                    load_noise_scheduler(package.directory /
                                         package.manifest.scheduler().config()));
+  RETURN_IF_ERROR(fit_to_scheduler(*parts.scheduler, &parts.manifest));
   RootModule::Options options;
   options.compute_dtype = to_scalar_type(package.manifest.compute_dtype());
   for (const auto& tokenizer : package.manifest.tokenizers()) {
@@ -149,9 +190,13 @@ absl::StatusOr<std::unique_ptr<Pipeline>> Pipeline::load(
   ASSIGN_OR_RETURN(const Package package, Package::load(directory));
   RETURN_IF_ERROR(call_torch("LibTorch", [] { set_deterministic_mode(); }));
   TorchScope scope(options.intra_op_threads);
-  ASSIGN_OR_RETURN(PipelineParts parts, load_parts(package));
+  // LibTorch can throw wherever it reads what an archive holds.
+  absl::StatusOr<PipelineParts> parts;
+  RETURN_IF_ERROR(call_torch(package.manifest.module(),
+                             [&] { parts = load_parts(package); }));
+  RETURN_IF_ERROR(parts.status());
   auto pipeline =
-      std::make_unique<DiffusionPipeline>(std::move(parts), options);
+      std::make_unique<DiffusionPipeline>(*std::move(parts), options);
   RETURN_IF_ERROR(pipeline->warm_up());
   return pipeline;
 }

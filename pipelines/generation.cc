@@ -14,6 +14,7 @@
 #include "pipelines/images/tensor_to_image.h"
 #include "pipelines/initial_noise.h"
 #include "pipelines/output_texts.h"
+#include "pipelines/schedulers/sigma_grids.h"
 #include "platform/base/clock.h"
 #include "platform/base/error_info.h"
 #include "platform/base/sha256.h"
@@ -100,19 +101,17 @@ Generation::Generation(const PipelineParts& parts,
 
 absl::StatusOr<GenerationReport> Generation::run() {
   RETURN_IF_ERROR(check_spec());
-  NoiseScheduleOptions options;
-  options.num_inference_steps = spec_.num_inference_steps();
   ASSIGN_OR_RETURN(
       const std::vector<int64_t> shape,
       parts_.root->latent_shape(num_images_, spec_.height(), spec_.width(), 1));
-  if (shape.size() < 3 || shape[0] != num_images_) {
+  if ((shape.size() != 4 && shape.size() != 5) || shape[0] != num_images_) {
     return module_error(absl::StrCat(
         "latent_shape: returned [", absl::StrJoin(shape, ", "),
-        "]; expected [batch, …, height, width] for a batch of ", num_images_));
+        "]; expected [batch, channels, (frames,) height, width] for a batch "
+        "of ",
+        num_images_));
   }
-  const int64_t patch = parts_.manifest.scheduler().patch_size();
-  options.image_seq_len = (shape.end()[-2] / patch) * (shape.end()[-1] / patch);
-  ASSIGN_OR_RETURN(schedule_, parts_.scheduler->make_schedule(options));
+  RETURN_IF_ERROR(make_schedule(shape));
   latents_ = make_initial_noise(shape, spec_.seed());
 
   RETURN_IF_ERROR(encode_prompts());
@@ -122,12 +121,32 @@ absl::StatusOr<GenerationReport> Generation::run() {
   return std::move(report_);
 }
 
+absl::Status Generation::make_schedule(
+    const std::vector<int64_t>& latent_shape) {
+  const auto& config = parts_.manifest.scheduler();
+  const int64_t patch = config.patch_size();
+  NoiseScheduleOptions options;
+  options.num_inference_steps = spec_.num_inference_steps();
+  options.image_seq_len =
+      (latent_shape.end()[-2] / patch) * (latent_shape.end()[-1] / patch);
+  if (config.sigma_grid() == config::v1::SIGMA_GRID_PIPELINE) {
+    options.sigmas = flow_pipeline_sigmas(spec_.num_inference_steps());
+  }
+  auto schedule = parts_.scheduler->make_schedule(options);
+  if (!schedule.ok()) {
+    return invalid_field("spec.num_inference_steps",
+                         schedule.status().message());
+  }
+  schedule_ = *std::move(schedule);
+  return absl::OkStatus();
+}
+
 absl::Status Generation::check_spec() const {
   const v1::Limits& limits = parts_.manifest.limits();
   if (spec_.num_images() < 1 || spec_.num_images() > limits.max_images()) {
     return invalid_field("spec.num_images", "is out of bounds");
   }
-  if (spec_.num_inference_steps() < 1 ||
+  if (spec_.num_inference_steps() < parts_.scheduler->step_range().min ||
       spec_.num_inference_steps() > limits.max_num_inference_steps()) {
     return invalid_field("spec.num_inference_steps", "is out of bounds");
   }
@@ -138,6 +157,9 @@ absl::Status Generation::check_spec() const {
           edge == spec_.height() ? "spec.height" : "spec.width",
           "is out of bounds");
     }
+  }
+  if (int64_t{spec_.height()} * spec_.width() > limits.max_pixels()) {
+    return invalid_field("spec.height", "times the width is out of bounds");
   }
   if (!spec_.scheduler().empty() &&
       spec_.scheduler() != parts_.scheduler->name()) {
@@ -315,7 +337,7 @@ absl::Status Generation::encode_outputs() {
     info.set_size_bytes(static_cast<int64_t>(encoded.data.size()));
     info.set_sha256(sha256_hex(encoded.data));
     RETURN_IF_ERROR(observer_.on_output(info, std::move(encoded.data)));
-    images_[i].pixels.clear();
+    images_[i] = {};
   }
   return absl::OkStatus();
 }

@@ -49,6 +49,7 @@ class Generation {
   absl::Status check_cancelled();
 
   absl::Status check_spec() const;
+  absl::Status make_schedule(const std::vector<int64_t>& latent_shape);
   absl::Status encode_prompts();
   absl::Status denoise();
   absl::Status on_step(int step, const at::Tensor& latents);

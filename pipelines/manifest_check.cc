@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "platform/base/utf8.h"
 
 namespace ferry {
 namespace {
@@ -23,6 +24,7 @@ constexpr int kMaxImages = 64;
 constexpr int kMaxSteps = 1000;
 constexpr int kMaxTokens = 65536;
 constexpr double kMaxGuidanceScale = 50;
+constexpr size_t kMaxVersionBytes = 256;
 
 // Gathers violations of the manifest's fields.
 class Violations {
@@ -79,6 +81,19 @@ void check_tasks(const PipelineManifest& manifest, Violations* violations) {
                                           "\" is unknown; there is "
                                           "\"text-to-image\""));
   }
+}
+
+// Clients get it in every list of pipelines.
+void check_version(absl::string_view version, Violations* violations) {
+  bool valid = version.size() <= kMaxVersionBytes;
+  while (valid && !version.empty()) {
+    const size_t length = utf8_valid_length(version);
+    valid = length > 0;
+    version.remove_prefix(length);
+  }
+  if (valid) return;
+  violations->add("version", absl::StrCat("must be at most ", kMaxVersionBytes,
+                                          " bytes of UTF-8"));
 }
 
 void check_limits(const v1::Limits& limits, Violations* violations) {
@@ -189,6 +204,7 @@ void fill_manifest_defaults(PipelineManifest* manifest) {
 absl::Status check_manifest(const PipelineManifest& manifest) {
   Violations violations;
   check_tasks(manifest, &violations);
+  check_version(manifest.version(), &violations);
   check_module(manifest.module(), &violations);
   if (!config::v1::ComputeDtype_IsValid(manifest.compute_dtype())) {
     violations.add("compute_dtype", "is unknown");
@@ -203,6 +219,9 @@ absl::Status check_manifest(const PipelineManifest& manifest) {
   violations.check_path("scheduler.config", manifest.scheduler().config());
   violations.check_range("scheduler.patch_size",
                          manifest.scheduler().patch_size(), 1, 1024);
+  if (!config::v1::SigmaGrid_IsValid(manifest.scheduler().sigma_grid())) {
+    violations.add("scheduler.sigma_grid", "is unknown");
+  }
   check_tokenizers(manifest, &violations);
   return violations.status();
 }

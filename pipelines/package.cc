@@ -34,6 +34,10 @@ absl::StatusOr<std::string> read_manifest(
   std::string text(kMaxManifestBytes + 1, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(stream.gcount()));
+  if (stream.bad()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kManifestFile, ": is no regular file"));
+  }
   if (text.size() > kMaxManifestBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         kManifestFile, ": is larger than ", kMaxManifestBytes, " bytes"));

@@ -67,6 +67,9 @@ TEST_F(PackageTest, NamesAMissingDirectoryOrManifest) {
   const absl::Status no_manifest = Package::load(directory_).status();
   EXPECT_EQ(no_manifest.code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(absl::StrContains(no_manifest.message(), "ferry.txtpb"));
+  std::filesystem::create_directory(directory_ / "ferry.txtpb");
+  EXPECT_EQ(Package::load(directory_).status().message(),
+            "ferry.txtpb: is no regular file");
   const absl::Status no_directory =
       Package::load(directory_ / "nowhere").status();
   EXPECT_EQ(no_directory.code(), absl::StatusCode::kNotFound);
@@ -98,6 +101,16 @@ TEST_F(PackageTest, ListsEveryBadFieldAtOnce) {
     EXPECT_TRUE(absl::StrContains(status.message(), field)) << field;
   }
   EXPECT_TRUE(absl::StartsWith(status.message(), "ferry.txtpb: "));
+}
+
+TEST_F(PackageTest, AVersionIsShortText) {
+  const std::string tasks = "tasks: \"text-to-image\"";
+  for (const std::string& version :
+       {std::string(257, 'v'), std::string("\\377")}) {
+    EXPECT_TRUE(absl::StrContains(
+        error_with(tasks, absl::StrCat(tasks, " version: \"", version, "\"")),
+        "version: must be at most 256 bytes of UTF-8"));
+  }
 }
 
 TEST_F(PackageTest, PathsStayInThePackage) {

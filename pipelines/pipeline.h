@@ -40,6 +40,8 @@ class Pipeline {
 
   // Runs one generation. `spec` has every field that applies filled in and
   // within description(). Errors carry an ErrorInfo:
+  //   INVALID_ARGUMENT    INVALID_FIELD, metadata "field": `spec` is not
+  //                       within description()
   //   CANCELLED           is_cancelled() was true
   //   RESOURCE_EXHAUSTED  GPU_OUT_OF_MEMORY (any device memory, the CPU's too)
   //   INTERNAL            NON_FINITE_OUTPUT, metadata "step"; INTERNAL for an

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "pipelines/generation_observer.h"
 #include "pipelines/testing/tiny_pipeline.h"
 #include "pipelines/testing/tiny_pipeline_options.h"
@@ -365,6 +367,94 @@ TEST_F(PipelineTest, ReportsACutPrompt) {
   EXPECT_TRUE((*pipeline)->generate(spec, recorder)->prompt_truncated);
 }
 
+// The step at which denoise makes NaN, which is the first below timestep 700.
+std::string first_step_below_700(const std::filesystem::path& directory,
+                                 const std::string& scheduler,
+                                 const std::string& manifest) {
+  TinyPipelineOptions options;
+  options.nan_below_timestep = 700;
+  EXPECT_TRUE(write_tiny_pipeline(directory, options).ok());
+  std::ofstream(directory / "scheduler/scheduler_config.json")
+      << "{\"_class_name\": \"FlowMatchEulerDiscreteScheduler\"" << scheduler
+      << "}";
+  std::ofstream(directory / "ferry.txtpb", std::ios::app) << manifest;
+  const auto pipeline = Pipeline::load(directory, {});
+  if (!pipeline.ok()) return std::string(pipeline.status().message());
+  v1::GenerationSpec spec = (*pipeline)->description().defaults();
+  spec.set_prompt("a red circle");
+  Recorder recorder;
+  const auto status = (*pipeline)->generate(spec, recorder).status();
+  const auto info = get_error_info(status);
+  if (!info || info->metadata.count("step") == 0) return status.ToString();
+  return info->metadata.at("step");
+}
+
+TEST_F(PipelineTest, TheManifestOrDynamicShiftingChoosesTheSigmaGrid) {
+  // The scheduler's own four steps are at 1000, 667, 334 and 1, a pipeline's at
+  // 1000, 750, 500 and 250. These settings shift neither.
+  const std::string dynamic =
+      ", \"use_dynamic_shifting\": true, \"base_shift\": 0, \"max_shift\": 0";
+  const std::string own = "scheduler { sigma_grid: SIGMA_GRID_SCHEDULER }";
+  const std::string pipeline = "scheduler { sigma_grid: SIGMA_GRID_PIPELINE }";
+  EXPECT_EQ(first_step_below_700(directory_, "", ""), "2");
+  EXPECT_EQ(first_step_below_700(directory_, "", own), "2");
+  EXPECT_EQ(first_step_below_700(directory_, "", pipeline), "3");
+  EXPECT_EQ(first_step_below_700(directory_, dynamic, ""), "3");
+  EXPECT_EQ(first_step_below_700(directory_, dynamic, own), "2");
+}
+
+TEST_F(PipelineTest, ATerminalLevelNeedsTwoSteps) {
+  ASSERT_TRUE(write_tiny_pipeline(directory_, {}).ok());
+  std::ofstream(directory_ / "scheduler/scheduler_config.json")
+      << "{\"_class_name\": \"FlowMatchEulerDiscreteScheduler\", "
+         "\"shift_terminal\": 0.02}";
+  const auto pipeline = Pipeline::load(directory_, {});
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  v1::GenerationSpec spec = make_spec(**pipeline);
+  EXPECT_EQ(generate(**pipeline, spec).size(), 1u);
+  spec.set_num_inference_steps(1);
+  Recorder recorder;
+  EXPECT_EQ((*pipeline)->generate(spec, recorder).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(PipelineTest, NoMemoryIsToldAndTheNextRequestRuns) {
+  TinyPipelineOptions options;
+  options.method_sources["denoise"] = R"(
+def denoise(self, latents, timestep, conditioning: Dict[str, Tensor]):
+    if float(timestep[0]) < 600.0:
+        return torch.zeros([1125899906842624])
+    return latents
+)";
+  const auto pipeline = load(options);
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  v1::GenerationSpec spec = make_spec(**pipeline);
+  Recorder recorder;
+  const auto status = (*pipeline)->generate(spec, recorder).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_EQ(get_error_info(status)->reason, "GPU_OUT_OF_MEMORY");
+  EXPECT_EQ(recorder.steps(), 2);
+  spec.set_num_inference_steps(1);
+  EXPECT_EQ(generate(**pipeline, spec).size(), 1u);
+}
+
+TEST_F(PipelineTest, MorePixelsThanTheLimitAreRefused) {
+  ASSERT_TRUE(write_tiny_pipeline(directory_, {}).ok());
+  std::stringstream manifest;
+  manifest << std::ifstream(directory_ / "ferry.txtpb").rdbuf();
+  std::ofstream(directory_ / "ferry.txtpb") << absl::StrReplaceAll(
+      manifest.str(), {{"max_pixels: 16384", "max_pixels: 2048"}});
+  const auto pipeline = Pipeline::load(directory_, {});
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  v1::GenerationSpec spec = make_spec(**pipeline);
+  spec.set_height(64);
+  EXPECT_EQ(generate(**pipeline, spec).size(), 1u);
+  spec.set_width(64);
+  Recorder recorder;
+  EXPECT_EQ((*pipeline)->generate(spec, recorder).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 // What is wrong with a package, and what the error must tell.
 struct Damage {
   const char* name;
@@ -377,6 +467,14 @@ std::vector<Damage> damages() {
   const auto remove = [](const char* file) {
     return [=](const std::filesystem::path& directory) {
       std::filesystem::remove(directory / file);
+    };
+  };
+  const auto replace = [](const char* method, const char* source) {
+    return [=](TinyPipelineOptions& o) { o.method_sources[method] = source; };
+  };
+  const auto scheduler = [](const char* config) {
+    return [=](const std::filesystem::path& directory) {
+      std::ofstream(directory / "scheduler/scheduler_config.json") << config;
     };
   };
   return {
@@ -404,6 +502,43 @@ std::vector<Damage> damages() {
        [](TinyPipelineOptions& o) { o.raise_below_timestep = 2000; },
        {},
        {"pipeline.pt: warm-up: denoise: "}},
+      {"shape of denoise",
+       replace("denoise",
+               "def denoise(self, latents, timestep, "
+               "conditioning: Dict[str, Tensor]):\n    return latents[:1]\n"),
+       {},
+       {"denoise: returned [1, 4, 2, 2] for latents of [2, 4, 2, 2]"}},
+      {"shape of decode",
+       replace("decode",
+               "def decode(self, latents):\n"
+               "    return self.vae.forward(latents)[:, :1]\n"),
+       {},
+       {"decode: must return [1, 3, 16, 16]"}},
+      {"rows of encode_prompt",
+       replace("encode_prompt",
+               "def encode_prompt(self, ids) -> Dict[str, Tensor]:\n"
+               "    return {\"text\": self.text_encoder.forward(ids)[:1]}\n"),
+       {},
+       {"encode_prompt: "}},
+      {"latent_shape",
+       replace("latent_shape",
+               "def latent_shape(self, batch: int, height: int, width: int, "
+               "frames: int) -> List[int]:\n    return [batch, 4, 16]\n"),
+       {},
+       {"latent_shape: returned [1, 4, 16]"}},
+      {"steps of the scheduler",
+       {},
+       scheduler("{\"_class_name\": \"EulerDiscreteScheduler\", "
+                 "\"num_train_timesteps\": 100}"),
+       {"ferry.txtpb: limits.max_num_inference_steps: must be at most 100"}},
+      {"grid of the scheduler",
+       {},
+       [=](const std::filesystem::path& directory) {
+         scheduler("{\"_class_name\": \"EulerDiscreteScheduler\"}")(directory);
+         std::ofstream(directory / "ferry.txtpb", std::ios::app)
+             << "scheduler { sigma_grid: SIGMA_GRID_PIPELINE }";
+       },
+       {"ferry.txtpb: scheduler.sigma_grid: ", "EulerDiscrete"}},
       {"manifest",
        {},
        [](const std::filesystem::path& directory) {

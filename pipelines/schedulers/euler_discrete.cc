@@ -104,6 +104,9 @@ class EulerDiscrete : public NoiseScheduler {
 
   std::string name() const override { return "EulerDiscrete"; }
   bool needs_image_seq_len() const override { return false; }
+  StepRange step_range() const override {
+    return {1, static_cast<int>(options_.betas.num_train_timesteps)};
+  }
 
   absl::StatusOr<std::unique_ptr<NoiseSchedule>> make_schedule(
       const NoiseScheduleOptions& request) const override {

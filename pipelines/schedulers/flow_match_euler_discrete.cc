@@ -90,6 +90,14 @@ class FlowMatchEulerDiscrete : public NoiseScheduler {
     return options_.use_dynamic_shifting;
   }
 
+  // The one level of a single step is 1, which cannot be stretched to the
+  // terminal one.
+  StepRange step_range() const override {
+    StepRange range;
+    if (options_.shift_terminal != 0) range.min = 2;
+    return range;
+  }
+
   absl::StatusOr<std::unique_ptr<NoiseSchedule>> make_schedule(
       const NoiseScheduleOptions& request) const override {
     if (request.sigmas.empty() && request.num_inference_steps < 1) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,6 +69,12 @@ class NoiseSchedule {
   const float init_noise_sigma_;
 };
 
+// Numbers of steps that a NoiseScheduler can make, both ends included.
+struct StepRange {
+  int min = 1;
+  int max = std::numeric_limits<int>::max();
+};
+
 // A sampler: how noise becomes an image. diffusers calls it a scheduler;
 // here a scheduler is what puts requests in order.
 //
@@ -80,6 +87,8 @@ class NoiseScheduler {
   virtual std::string name() const = 0;
   // True if it shifts noise levels by the size of the image.
   virtual bool needs_image_seq_len() const = 0;
+  // Other numbers of steps are errors of make_schedule().
+  virtual StepRange step_range() const = 0;
   // Computes the noise levels of a generation. Errors are INVALID_ARGUMENT.
   virtual absl::StatusOr<std::unique_ptr<NoiseSchedule>> make_schedule(
       const NoiseScheduleOptions& options) const = 0;

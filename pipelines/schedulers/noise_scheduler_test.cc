@@ -165,6 +165,24 @@ TEST(NoiseSchedulerTest, NamesItself) {
       (*load_flow(", \"use_dynamic_shifting\": true"))->needs_image_seq_len());
 }
 
+TEST(NoiseSchedulerTest, MakesEveryNumberOfStepsInItsRange) {
+  const auto check = [](const auto& scheduler, int min) {
+    ASSERT_TRUE(scheduler.ok()) << scheduler.status();
+    const StepRange range = (*scheduler)->step_range();
+    EXPECT_EQ(range.min, min);
+    NoiseScheduleOptions options;
+    options.num_inference_steps = min;
+    EXPECT_TRUE((*scheduler)->make_schedule(options).ok());
+    options.num_inference_steps = min - 1;
+    EXPECT_FALSE((*scheduler)->make_schedule(options).ok());
+  };
+  check(load_flow(""), 1);
+  check(load_flow(", \"shift_terminal\": 0.02"), 2);
+  const auto euler = load_euler(", \"num_train_timesteps\": 50");
+  check(euler, 1);
+  EXPECT_EQ((*euler)->step_range().max, 50);
+}
+
 TEST(NoiseSchedulerTest, TrailingSpacingMakesTheStepsThatWereAskedFor) {
   // NumPy's arange, which diffusers uses, makes 62 of 61.
   const auto scheduler = load_euler(", \"timestep_spacing\": \"trailing\"");

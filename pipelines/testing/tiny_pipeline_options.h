@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 
 namespace ferry {
@@ -31,6 +32,8 @@ struct TinyPipelineOptions {
   // denoise multiplies matrices that do not fit when its timestep is below.
   double raise_below_timestep = 0;
 
+  // Sources of root methods in place of their own, by name.
+  std::map<std::string, std::string> method_sources;
   // The root module lacks this method.
   std::string without_method;
   // denoise takes no conditioning.

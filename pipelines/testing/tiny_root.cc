@@ -329,7 +329,9 @@ Module make_tiny_root(const TinyPipelineOptions& options) {
        "    return [batch, 4, height // 8, width // 8]\n"},
   };
   for (const auto& [name, source] : methods) {
-    if (name != options.without_method) root.define(source);
+    if (name == options.without_method) continue;
+    const auto other = options.method_sources.find(name);
+    root.define(other == options.method_sources.end() ? source : other->second);
   }
   if (options.half_weights) {
     for (const auto& parameter : root.parameters()) {

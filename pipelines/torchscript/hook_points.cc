@@ -54,12 +54,12 @@ class HookTable {
     registries_.erase(module);
   }
 
-  // Null when the module has no hooks.
+  // Null when the module has no registry. One without hooks counts too: it
+  // must know that its module runs.
   HookRegistry* find(const void* module) EXCLUDES_LOCK(mutex_) {
     MutexLock lock(&mutex_);
     const auto found = registries_.find(module);
-    if (found == registries_.end() || found->second->empty()) return nullptr;
-    return found->second;
+    return found == registries_.end() ? nullptr : found->second;
   }
 
  private:

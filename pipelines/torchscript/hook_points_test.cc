@@ -79,6 +79,24 @@ class FailingHook : public ModelHook {
   const bool before_;
 };
 
+// Installs another hook in the midst of a pass.
+class MeddlingHook : public ModelHook {
+ public:
+  MeddlingHook(HookRegistry* other, absl::Status* result)
+      : other_(other), result_(result) {}
+  const std::string& name() const override { return name_; }
+  absl::Status pre_forward() override {
+    *result_ = other_->add(std::make_unique<FailingHook>(false));
+    return absl::OkStatus();
+  }
+  absl::Status post_forward() override { return absl::OkStatus(); }
+
+ private:
+  const std::string name_ = "meddling";
+  HookRegistry* const other_;
+  absl::Status* const result_;
+};
+
 // A DiT with hook points in its root and blocks.
 struct Instrumented {
   explicit Instrumented(const TinyPipelineOptions& options)
@@ -207,10 +225,34 @@ TEST_P(HookPointsTest, AHooksErrorComesThroughAsItIs) {
   }
 }
 
+TEST_P(HookPointsTest, AModuleWithoutHooksGetsNoneWhileItRuns) {
+  Instrumented hooked(options_);
+  ASSERT_TRUE(hooked.insert().ok());
+  HookRegistry* const dit = hooked.targets[0].hooks;
+  absl::Status result;
+  ASSERT_TRUE(hooked.targets[1]
+                  .hooks->add(std::make_unique<MeddlingHook>(dit, &result))
+                  .ok());
+  run_dit(hooked.root);
+  EXPECT_EQ(result.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(dit->empty());
+  // It is idle again.
+  EXPECT_TRUE(dit->add(std::make_unique<FailingHook>(true)).ok());
+}
+
 TEST_P(HookPointsTest, EveryMethodHasThem) {
   const auto unit = std::make_shared<torch::jit::CompilationUnit>();
   Module block = make_tiny_block(unit, options_.traced);
   block.define("def nothing(self, x):\n    pass\n");
+  block.define(R"(
+def early(self, x):
+    if bool(x.sum() > 0):
+        return x
+    for i in range(3):
+        if i == 1:
+            return x * i
+    return -x
+)");
   block.define("def constant(self) -> int:\n    return 4\n");
   block.define("def words(self, x: List[str]) -> List[str]:\n    return x\n");
   HookRegistry hooks("block");
@@ -229,6 +271,11 @@ TEST_P(HookPointsTest, EveryMethodHasThem) {
   const c10::List<std::string> words({"a", "b"});
   EXPECT_EQ(block.get_method("words")({words}).toList().size(), 2u);
   EXPECT_EQ(log.size(), 8u);
+  for (const double sign : {1.0, -1.0}) {
+    EXPECT_TRUE(
+        block.get_method("early")({x * sign}).toTensor().equal(x * sign));
+  }
+  EXPECT_EQ(log.size(), 12u);
 }
 
 TEST_P(HookPointsTest, AMethodThatRanIsRefused) {
