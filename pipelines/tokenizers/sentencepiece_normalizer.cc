@@ -42,7 +42,7 @@ absl::StatusOr<SentencePieceNormalizer> SentencePieceNormalizer::create(
 absl::Status SentencePieceNormalizer::decode_table() {
   const absl::string_view table = model_->precompiled_charsmap;
   if (table.empty()) return absl::OkStatus();
-  const absl::Status damaged = absl::InvalidArgumentError(
+  absl::Status damaged = absl::InvalidArgumentError(
       "is no SentencePiece model: its table of normalisations is damaged");
   if (table.size() <= 4) return damaged;
   const size_t trie_bytes = read_uint32(table, 0);
