@@ -78,7 +78,7 @@ void convert_parameters(const torch::jit::Module& root,
       if (!type->is_parameter(slot)) continue;
       const c10::IValue value = module._ivalue()->getSlot(slot);
       if (!value.isTensor() || !value.toTensor().defined()) continue;
-      at::Tensor parameter = value.toTensor();
+      const at::Tensor& parameter = value.toTensor();
       parameter.set_requires_grad(false);
       if (!dtype || !parameter.is_floating_point() ||
           parameter.scalar_type() == *dtype) {

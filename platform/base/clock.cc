@@ -17,8 +17,8 @@ class RealClock final : public Clock {
 }  // namespace
 
 const Clock& Clock::real() {
-  static const RealClock clock;
-  return clock;
+  static const RealClock kClock;
+  return kClock;
 }
 
 }  // namespace ferry

@@ -63,7 +63,7 @@ pid_t fork_child(ChildSetup& setup) {
 
 int poll_timeout(absl::Duration timeout) {
   if (timeout <= absl::ZeroDuration()) return 0;
-  constexpr int64_t kMost = 60 * 60 * 1000;
+  constexpr int64_t kMost = int64_t{60} * 60 * 1000;
   // Rounded up, so that waits do not spin in their last millisecond.
   const int64_t ms =
       absl::ToInt64Milliseconds(timeout + absl::Microseconds(999));

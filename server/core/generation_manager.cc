@@ -53,7 +53,7 @@ GenerationManager::~GenerationManager() {
       state.workers.clear();
     }
   }
-  join(std::move(workers));
+  join(workers);
 }
 
 // --- Admission -------------------------------------------------------------
@@ -243,10 +243,11 @@ void GenerationManager::remove_rank(const std::string& pipeline,
     removed.push_back(std::move(*it));
     workers.erase(it);
   }
-  join(std::move(removed));
+  join(removed);
 }
 
-void GenerationManager::join(std::vector<std::unique_ptr<Worker>> workers) {
+void GenerationManager::join(
+    const std::vector<std::unique_ptr<Worker>>& workers) {
   {
     MutexLock lock(&mutex_);
     for (const auto& worker : workers) worker->stopping = true;

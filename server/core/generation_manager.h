@@ -163,7 +163,8 @@ class GenerationManager {
   void run_job(const std::shared_ptr<Job>& job, Worker& worker)
       EXCLUDES_LOCK(mutex_);
   // Stops the workers and joins their threads.
-  void join(std::vector<std::unique_ptr<Worker>> workers) EXCLUDES_LOCK(mutex_);
+  void join(const std::vector<std::unique_ptr<Worker>>& workers)
+      EXCLUDES_LOCK(mutex_);
 
   const Options options_;
   const PipelineDirectory& directory_;
