@@ -1,6 +1,7 @@
 #include "client/text_format.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -36,7 +37,7 @@ absl::Duration to_duration(const google::protobuf::Duration& duration) {
 std::string short_duration(absl::Duration duration) {
   const double seconds = absl::ToDoubleSeconds(duration);
   if (seconds < 9.95) return absl::StrFormat("%.1fs", seconds);
-  const int64_t whole = static_cast<int64_t>(seconds + 0.5);
+  const int64_t whole = std::llround(seconds);
   if (whole < 60) return absl::StrCat(whole, "s");
   if (whole < 3600) {
     return absl::StrFormat("%dm%02ds", whole / 60, whole % 60);

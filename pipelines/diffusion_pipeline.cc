@@ -88,7 +88,7 @@ class DiffusionPipeline : public Pipeline {
       spec.set_width(edge);
     }
     SilentObserver observer;
-    const absl::Status status = generate(spec, observer).status();
+    absl::Status status = generate(spec, observer).status();
     if (status.ok()) return status;
     return absl::Status(status.code(),
                         absl::StrCat(parts_.manifest.module(),
