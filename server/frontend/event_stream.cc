@@ -16,8 +16,17 @@ namespace {
 constexpr absl::Duration kSlice = absl::Milliseconds(100);
 // Copied from the job at a time; one chunk of an output is as large.
 constexpr int64_t kBatchBytes = 1 << 20;
+// How long a cancel may take from a client to this server.
+constexpr absl::Duration kTransit = absl::Milliseconds(20);
 
 }  // namespace
+
+absl::Status call_cancelled(const Job& job, absl::Duration now) {
+  if (job.deadline() == absl::InfiniteDuration()) return client_cancelled();
+  const absl::Duration rounding = (job.deadline() - job.created()) / 100;
+  const bool is_due = now >= job.deadline() - rounding - kTransit;
+  return is_due ? deadline_exceeded() : client_cancelled();
+}
 
 absl::Status EventStream::run() {
   const absl::Status status = forward_events();
@@ -43,7 +52,9 @@ absl::Status EventStream::forward_events() {
     for (v1::JobEvent& event : events) {
       RETURN_IF_ERROR(write(std::move(event)));
     }
-    if (more && context_->IsCancelled()) return client_gone();
+    if (more && context_->IsCancelled()) {
+      return call_cancelled(*job_, clock_.monotonic());
+    }
   }
   return absl::OkStatus();
 }
@@ -54,13 +65,7 @@ absl::Status EventStream::write(v1::JobEvent event) {
   const WriteWatchdog::Guard guard(watchdog_, context_);
   if (writer_->Write(response)) return absl::OkStatus();
   if (guard.expired()) return slow_reader(watchdog_->timeout());
-  return client_gone();
-}
-
-absl::Status EventStream::client_gone() const {
-  return absl::FromChrono(context_->deadline()) <= clock_.now()
-             ? deadline_exceeded()
-             : client_cancelled();
+  return call_cancelled(*job_, clock_.monotonic());
 }
 
 }  // namespace ferry

@@ -4,6 +4,7 @@
 #include <grpcpp/support/sync_stream.h>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "ferry/v1/generation_service.pb.h"
 #include "ferry/v1/job_event.pb.h"
 #include "platform/base/clock.h"
@@ -11,6 +12,12 @@
 #include "server/frontend/write_watchdog.h"
 
 namespace ferry {
+
+// Why the call of `job` was cancelled at the monotonic time `now`: its deadline
+// or its client. A client's own timer cancels its call a little before the
+// deadline that the server knows: gRPC rounds a timeout up by at most 1 % on
+// its way, and the way takes time.
+absl::Status call_cancelled(const Job& job, absl::Duration now);
 
 // Carries one job's events to the client of a Generate call.
 //
@@ -41,8 +48,6 @@ class EventStream {
  private:
   absl::Status forward_events();
   absl::Status write(v1::JobEvent event);
-  // The client's deadline has passed or it has left.
-  absl::Status client_gone() const;
 
   Job* const job_;
   grpc::ServerContext* const context_;
