@@ -47,20 +47,22 @@ def _clang_tidy_impl(target, ctx):
             "%s.%s.clang_tidy" % (target.label.name, source.basename),
         )
         arguments = ctx.actions.args()
+        arguments.add(ctx.file._clang_tidy)
         arguments.add(report)
         arguments.add(ctx.file._config)
         arguments.add(source)
         ctx.actions.run_shell(
             inputs = depset(
-                [source, ctx.file._config],
+                [source, ctx.file._config, ctx.file._clang_tidy] +
+                ctx.files._clang_tidy_headers,
                 transitive = [target[CcInfo].compilation_context.headers],
             ),
             outputs = [report],
             arguments = [arguments, compiler_arguments],
             # Quiet when all is well: clang-tidy counts suppressed warnings.
             command = """
-                report="$1"; config="$2"; source="$3"; shift 3
-                if ! /usr/bin/clang-tidy --quiet --config-file="$config" \
+                clang_tidy="$1"; report="$2"; config="$3"; source="$4"; shift 4
+                if ! "$clang_tidy" --quiet --config-file="$config" \
                     "$source" -- "$@" >"$report" 2>&1; then
                   cat "$report"
                   exit 1
@@ -75,6 +77,13 @@ def _clang_tidy_impl(target, ctx):
 clang_tidy = aspect(
     implementation = _clang_tidy_impl,
     attrs = {
+        "_clang_tidy": attr.label(
+            default = "@lint_tools//:clang_tidy/data/bin/clang-tidy",
+            allow_single_file = True,
+        ),
+        "_clang_tidy_headers": attr.label(
+            default = "@lint_tools//:clang_tidy_headers",
+        ),
         "_config": attr.label(
             default = "//:.clang-tidy",
             allow_single_file = True,
