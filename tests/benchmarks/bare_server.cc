@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "tests/benchmarks/measurement.h"
@@ -27,13 +28,13 @@ ChildProcess::Options options() {
 }  // namespace
 
 BareServer::BareServer() : process_(options()) {
-  std::string address;
+  std::string line;
   eventually([&] {
-    address = process_.read_stdout();
-    return !address.empty() && address.back() == '\n';
+    line = process_.read_stdout();
+    return absl::EndsWith(line, "\n");
   });
-  require(absl::ConsumeSuffix(&address, "\n"),
-          "the bare server does not start");
+  require(!line.empty(), "the bare server does not start");
+  const std::string address(absl::StripSuffix(line, "\n"));
   stub_ = v1::GenerationService::NewStub(
       grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
 }
