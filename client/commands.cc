@@ -70,7 +70,8 @@ absl::StatusOr<Command> find_command(const CommandLine& line) {
 const char* commands_help() {
   return R"(ferryctl: talks to ferryd, the image generation daemon.
 
-  ferryctl generate PROMPT -o FILE   makes a picture; Ctrl-C cancels the job
+  ferryctl generate PROMPT -o FILE   makes a picture, in the format of FILE's
+                                     suffix; Ctrl-C cancels the job
   ferryctl health                    exits with 0 exactly when it is ready
   ferryctl jobs list
   ferryctl jobs get NAME

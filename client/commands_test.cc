@@ -106,8 +106,8 @@ TEST_F(CommandsTest, GenerateSendsWhatTheFlagsSay) {
   run({"generate", "a fox", "-o", path("fox.png"), "--seed=7", "--steps=3",
        "--width=64", "--height=32", "--guidance=2.5",
        "--negative=", "--num-images=1", "--pipeline=demo", "--priority=4",
-       "--format=raw", "--embed_metadata", "--preview", path("preview.jpg"),
-       "--preview-every=2"});
+       "--format=webp", "--quality=80", "--embed_metadata", "--preview",
+       path("preview.jpg"), "--preview-every=2"});
   v1::GenerateRequest expected;
   expected.set_priority(4);
   v1::GenerationSpec& spec = *expected.mutable_spec();
@@ -120,10 +120,56 @@ TEST_F(CommandsTest, GenerateSendsWhatTheFlagsSay) {
   spec.set_negative_prompt("");
   spec.set_num_images(1);
   spec.set_pipeline("pipelines/demo");
-  spec.mutable_output()->set_format(v1::OutputSpec::FORMAT_RAW_RGB8);
+  spec.mutable_output()->set_format(v1::OutputSpec::FORMAT_WEBP);
+  spec.mutable_output()->set_quality(80);
   spec.mutable_output()->set_embed_metadata(true);
   spec.mutable_preview()->set_interval_steps(2);
   EXPECT_EQ(server_.request().DebugString(), expected.DebugString());
+}
+
+TEST_F(CommandsTest, TheFilesSuffixIsTheFormat) {
+  const auto format_of = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"generate", "a fox"});
+    const auto command = parse(flags);
+    EXPECT_TRUE(command.ok()) << command.status();
+    return command.ok() ? command->generate.request.spec().output().format()
+                        : v1::OutputSpec::FORMAT_UNSPECIFIED;
+  };
+  EXPECT_EQ(format_of({"-o", "a.b/fox.png"}), v1::OutputSpec::FORMAT_PNG);
+  EXPECT_EQ(format_of({"-o", "fox.JPG"}), v1::OutputSpec::FORMAT_JPEG);
+  EXPECT_EQ(format_of({"-o", "fox.jpeg"}), v1::OutputSpec::FORMAT_JPEG);
+  EXPECT_EQ(format_of({"-o", "fox.webp"}), v1::OutputSpec::FORMAT_WEBP);
+  EXPECT_EQ(format_of({"-o", "fox.rgb"}), v1::OutputSpec::FORMAT_RAW_RGB8);
+  // The server's own.
+  for (const char* name : {"fox", "a.b/fox", ".fox"}) {
+    EXPECT_EQ(format_of({"-o", name}), v1::OutputSpec::FORMAT_UNSPECIFIED);
+  }
+  EXPECT_EQ(format_of({"-o", "fox.gif", "--format=jpeg"}),
+            v1::OutputSpec::FORMAT_JPEG);
+  EXPECT_THAT(error_of({"generate", "a fox", "-o", "fox.gif"}),
+              HasSubstr("'.gif'"));
+  EXPECT_THAT(error_of({"generate", "a fox", "-o", "fox.png", "--format=gif"}),
+              HasSubstr("png, jpeg, webp or raw"));
+}
+
+TEST_F(CommandsTest, OmittedDataLeavesTheHash) {
+  server_.events = fake_events({"pixels"});
+  // One chunk without bytes.
+  server_.events.erase(server_.events.begin() + 2);
+  v1::OutputChunk& chunk = *server_.events[2].mutable_output_chunk();
+  chunk.clear_data();
+  chunk.set_offset(0);
+  EXPECT_EQ(
+      run({"generate", "a fox", "--omit-data", "--format=webp", "--lossless"}),
+      kSuccess)
+      << err_.str();
+  EXPECT_EQ(out_.str(), chunk.final_info().sha256() + "\n");
+  EXPECT_THAT(err_.str(), HasSubstr("6 B, seed 42"));
+  EXPECT_THAT(files(), ::testing::IsEmpty());
+  EXPECT_TRUE(server_.request().spec().output().omit_data());
+  EXPECT_TRUE(server_.request().spec().output().lossless());
+  EXPECT_THAT(error_of({"generate", "a fox", "--omit-data", "-o", "fox.png"}),
+              HasSubstr("--omit_data"));
 }
 
 TEST_F(CommandsTest, SeveralPicturesGetTheirIndex) {
@@ -313,7 +359,7 @@ TEST_F(CommandsTest, WrongUsageSaysWhatWouldBeRight) {
               HasSubstr("in quotes"));
   EXPECT_THAT(error_of({"generate", "a fox"}), HasSubstr("-o"));
   EXPECT_THAT(error_of({"generate", "a fox", "-o", "x", "--format=gif"}),
-              HasSubstr("png or raw"));
+              HasSubstr("webp or raw"));
   EXPECT_THAT(error_of({"generate", "a fox", "-o", "x", "--preview_every=2"}),
               HasSubstr("--preview=FILE"));
   EXPECT_THAT(error_of({"jobs", "list", "--seed=3"}),

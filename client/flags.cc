@@ -1,10 +1,13 @@
 #include "client/flags.h"
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "platform/base/status_macros.h"
 
 ABSL_FLAG(std::string, address, "127.0.0.1:8001",
           "Where ferryd listens: HOST:PORT or unix:PATH.");
@@ -13,7 +16,9 @@ ABSL_FLAG(absl::Duration, timeout, absl::InfiniteDuration(),
           "Longest time of a call, such as 90s; also the generation's "
           "deadline. Calls that answer at once take 10s at most.");
 
-ABSL_FLAG(std::string, o, "", "generate: the file that gets the picture.");
+ABSL_FLAG(std::string, o, "",
+          "generate: the file that gets the picture; its suffix (.png, .jpg, "
+          ".jpeg, .webp, .rgb) is the format unless --format says otherwise.");
 ABSL_FLAG(
     std::string, pipeline, "",
     "generate: the pipeline; the server's first one when it is left out.");
@@ -31,9 +36,16 @@ ABSL_FLAG(std::optional<int32_t>, num_images, std::nullopt,
           "generate: pictures; image i has seed + i and the index i in its "
           "file's name.");
 ABSL_FLAG(int32_t, priority, 0, "generate: 0 to 9, higher first.");
-ABSL_FLAG(std::string, format, "", "generate: png or raw (RGB, 8 bits).");
+ABSL_FLAG(std::string, format, "",
+          "generate: png, jpeg, webp or raw (RGB, 8 bits).");
+ABSL_FLAG(std::optional<int32_t>, quality, std::nullopt,
+          "generate: 1 to 100, of jpeg and webp; 95 when it is left out.");
+ABSL_FLAG(bool, lossless, false, "generate: a webp that keeps every pixel.");
 ABSL_FLAG(bool, embed_metadata, false,
           "generate: writes prompt and settings into the file.");
+ABSL_FLAG(bool, omit_data, false,
+          "generate: makes the picture but leaves it on the server; prints its "
+          "SHA-256. Excludes -o.");
 ABSL_FLAG(std::string, preview, "",
           "generate: the file that gets a small JPEG while it denoises.");
 ABSL_FLAG(int32_t, preview_every, 5, "generate: steps between previews.");
@@ -41,17 +53,44 @@ ABSL_FLAG(int32_t, preview_every, 5, "generate: steps between previews.");
 namespace ferry {
 namespace {
 
-absl::Status set_format(v1::OutputSpec* output) {
-  const std::string format = absl::GetFlag(FLAGS_format);
-  if (format == "png") {
-    output->set_format(v1::OutputSpec::FORMAT_PNG);
-  } else if (format == "raw") {
-    output->set_format(v1::OutputSpec::FORMAT_RAW_RGB8);
-  } else if (!format.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--format: must be png or raw, got '", format, "'"));
+// Of a name, such as jpeg, or of a suffix, such as jpg.
+std::optional<v1::OutputSpec::Format> find_format(absl::string_view name) {
+  if (name == "png") return v1::OutputSpec::FORMAT_PNG;
+  if (name == "jpeg" || name == "jpg") return v1::OutputSpec::FORMAT_JPEG;
+  if (name == "webp") return v1::OutputSpec::FORMAT_WEBP;
+  if (name == "raw" || name == "rgb") return v1::OutputSpec::FORMAT_RAW_RGB8;
+  return std::nullopt;
+}
+
+// The server's own where neither the flag nor the file's name says one.
+absl::StatusOr<v1::OutputSpec::Format> choose_format(const std::string& file) {
+  const std::string name = absl::GetFlag(FLAGS_format);
+  if (!name.empty()) {
+    if (const auto format = find_format(name)) return *format;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--format: must be png, jpeg, webp or raw, got '", name, "'"));
   }
+  const std::string suffix = std::filesystem::path(file).extension().string();
+  if (suffix.empty()) return v1::OutputSpec::FORMAT_UNSPECIFIED;
+  if (const auto format =
+          find_format(absl::AsciiStrToLower(suffix.substr(1)))) {
+    return *format;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("-o: no format is known by the suffix '", suffix,
+                   "'; it must be .png, .jpg, .jpeg, .webp or .rgb, or "
+                   "--format must say which one"));
+}
+
+absl::Status set_output(const std::string& file, v1::OutputSpec* output) {
+  ASSIGN_OR_RETURN(const v1::OutputSpec::Format format, choose_format(file));
+  output->set_format(format);
+  if (const auto quality = absl::GetFlag(FLAGS_quality)) {
+    output->set_quality(*quality);
+  }
+  output->set_lossless(absl::GetFlag(FLAGS_lossless));
   output->set_embed_metadata(absl::GetFlag(FLAGS_embed_metadata));
+  output->set_omit_data(absl::GetFlag(FLAGS_omit_data));
   return absl::OkStatus();
 }
 
@@ -75,8 +114,11 @@ absl::StatusOr<GenerateOptions> generate_options(const CommandLine& line,
                                                  const std::string& prompt) {
   GenerateOptions options;
   options.output = absl::GetFlag(FLAGS_o);
-  if (options.output.empty()) {
-    return absl::InvalidArgumentError("-o: must name the picture's file");
+  if (absl::GetFlag(FLAGS_omit_data) != options.output.empty()) {
+    return absl::InvalidArgumentError(
+        options.output.empty()
+            ? "-o: must name the picture's file"
+            : "-o: no picture comes with --omit_data; leave one of them out");
   }
   options.request.set_priority(absl::GetFlag(FLAGS_priority));
   v1::GenerationSpec* spec = options.request.mutable_spec();
@@ -89,9 +131,7 @@ absl::StatusOr<GenerateOptions> generate_options(const CommandLine& line,
     spec->set_negative_prompt(absl::GetFlag(FLAGS_negative));
   }
   set_numbers(spec);
-  if (absl::Status status = set_format(spec->mutable_output()); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(set_output(options.output, spec->mutable_output()));
   options.preview = absl::GetFlag(FLAGS_preview);
   if (!options.preview.empty()) {
     spec->mutable_preview()->set_interval_steps(

@@ -48,9 +48,9 @@ GenerateCommand::GenerateCommand(const CommandContext& context,
       display_(context.err, context.terminal, *context.clock) {}
 
 int GenerateCommand::run() {
-  absl::Status local = check_writable(options_.output);
-  if (local.ok() && !options_.preview.empty()) {
-    local = check_writable(options_.preview);
+  absl::Status local;
+  for (const std::string& path : {options_.output, options_.preview}) {
+    if (local.ok() && !path.empty()) local = check_writable(path);
   }
   if (!local.ok()) {
     *context_.err << printable(local.message()) << std::endl;
@@ -123,27 +123,37 @@ void GenerateCommand::on_job(const v1::Job& job) {
 }
 
 absl::Status GenerateCommand::on_chunk(const v1::OutputChunk& chunk) {
+  if (options_.request.spec().output().omit_data()) {
+    ++received_;
+    if (context_.json) return absl::OkStatus();
+    tell(absl::StrCat("made output ", chunk.index()), chunk.final_info());
+    *context_.out << printable(chunk.final_info().sha256()) << std::endl;
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(const std::optional<FinishedOutput> output,
                    collector_.add(chunk));
   if (!output.has_value()) return absl::OkStatus();
   const std::string path = output_path(options_.output, output->info.index(),
                                        job_.effective_spec().num_images());
   RETURN_IF_ERROR(write_file_atomically(path, output->data));
-  ++saved_;
+  ++received_;
   if (context_.json) {
     std::string line = "{\"file\":";
     append_json_string(path, &line);
     *context_.out << line << "}" << std::endl;
     return absl::OkStatus();
   }
-  display_.end_line();
-  *context_.err << absl::StrCat("saved ", path, ", ", output->info.width(), "x",
-                                output->info.height(), ", ",
-                                short_bytes(output->info.size_bytes()),
-                                ", seed ", output->info.seed())
-                << std::endl;
+  tell(absl::StrCat("saved ", path), output->info);
   *context_.out << path << std::endl;
   return absl::OkStatus();
+}
+
+void GenerateCommand::tell(absl::string_view what, const v1::OutputInfo& info) {
+  display_.end_line();
+  *context_.err << absl::StrCat(what, ", ", info.width(), "x", info.height(),
+                                ", ", short_bytes(info.size_bytes()), ", seed ",
+                                info.seed())
+                << std::endl;
 }
 
 void GenerateCommand::print_event(const v1::JobEvent& event) const {
@@ -164,9 +174,9 @@ int GenerateCommand::finish(const absl::Status& local,
     const int code = report_error(remote, context_.err);
     return interrupted_ ? kInterrupted : code;
   }
-  if (saved_ != job_.outputs_size() || saved_ == 0) {
+  if (received_ != job_.outputs_size() || received_ == 0) {
     *context_.err << "the server promised " << job_.outputs_size()
-                  << " outputs and sent " << saved_ << std::endl;
+                  << " outputs and sent " << received_ << std::endl;
     return kLocalError;
   }
   if (!context_.json) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "client/command_context.h"
 #include "client/output_collector.h"
 #include "client/progress_display.h"
@@ -17,6 +18,7 @@ namespace ferry {
 struct GenerateOptions {
   v1::GenerateRequest request;
   // Where the picture goes; several get their index before the extension.
+  // Empty with the request's omit_data: nothing is saved.
   std::string output;
   // Where previews go, each over the one before. Default: nowhere.
   std::string preview;
@@ -27,7 +29,8 @@ struct GenerateOptions {
 //
 // Files are replaced as a whole, once their bytes are complete and proven; the
 // paths are printed on `out` (with json: every event as a line, without image
-// bytes, and a line for each file).
+// bytes, and a line for each file). With omit_data the outputs' SHA-256 take
+// the paths' place.
 //
 // Threads: run() blocks its thread; interrupt() may come from any other.
 class GenerateCommand {
@@ -46,6 +49,7 @@ class GenerateCommand {
   absl::Status on_event(const v1::JobEvent& event) EXCLUDES_LOCK(mutex_);
   void on_job(const v1::Job& job) EXCLUDES_LOCK(mutex_);
   absl::Status on_chunk(const v1::OutputChunk& chunk);
+  void tell(absl::string_view what, const v1::OutputInfo& info);
   void print_event(const v1::JobEvent& event) const;
   int finish(const absl::Status& local, const grpc::Status& remote)
       EXCLUDES_LOCK(mutex_);
@@ -59,7 +63,8 @@ class GenerateCommand {
   ProgressDisplay display_;
   OutputCollector collector_;
   v1::Job job_;
-  int saved_ = 0;
+  // Outputs that have come whole.
+  int received_ = 0;
 
   Mutex mutex_;
   std::string job_name_ GUARDED_BY(mutex_);

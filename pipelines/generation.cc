@@ -13,7 +13,7 @@
 #include "pipelines/images/latent_preview.h"
 #include "pipelines/images/tensor_to_image.h"
 #include "pipelines/initial_noise.h"
-#include "pipelines/output_texts.h"
+#include "pipelines/output_text.h"
 #include "pipelines/schedulers/sigma_grids.h"
 #include "platform/base/clock.h"
 #include "platform/base/error_info.h"
@@ -23,7 +23,6 @@
 namespace ferry {
 namespace {
 
-constexpr int kDefaultQuality = 95;
 constexpr int kPreviewQuality = 80;
 constexpr int kDefaultPreviewEdge = 256;
 
@@ -316,18 +315,15 @@ absl::Status Generation::decode() {
 absl::Status Generation::encode_outputs() {
   StageTimer timer(report_.timings.mutable_encode());
   RETURN_IF_ERROR(begin(v1::Progress::STAGE_ENCODE, schedule_->num_steps()));
-  const int quality =
-      spec_.output().has_quality() ? spec_.output().quality() : kDefaultQuality;
   for (int i = 0; i < num_images_; ++i) {
     RETURN_IF_ERROR(check_cancelled());
-    std::vector<PngText> texts;
+    std::string text;
     if (spec_.output().embed_metadata()) {
-      texts =
-          make_output_texts(spec_, parts_.scheduler->name(), spec_.seed() + i);
+      text =
+          make_output_text(spec_, parts_.scheduler->name(), spec_.seed() + i);
     }
-    ASSIGN_OR_RETURN(
-        EncodedImage encoded,
-        encode_image(spec_.output().format(), images_[i], quality, texts));
+    ASSIGN_OR_RETURN(EncodedImage encoded,
+                     encode_image(spec_.output(), images_[i], text));
     v1::OutputInfo info;
     info.set_index(i);
     info.set_mime_type(encoded.mime_type);

@@ -354,7 +354,7 @@ TEST_F(PipelineTest, WritesMetadataOnlyWhenAsked) {
   spec.mutable_output()->set_embed_metadata(true);
   const std::string told = generate(**pipeline, spec)[0];
   EXPECT_TRUE(absl::StrContains(told, "a red circle"));
-  EXPECT_TRUE(absl::StrContains(told, std::string("seed\0", 5) + "77"));
+  EXPECT_TRUE(absl::StrContains(told, ", Seed: 77, Size: 32x32"));
 }
 
 TEST_F(PipelineTest, ReportsACutPrompt) {

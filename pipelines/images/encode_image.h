@@ -1,12 +1,10 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "ferry/v1/generation_spec.pb.h"
 #include "pipelines/images/image.h"
-#include "pipelines/images/png_encoder.h"
 
 namespace ferry {
 
@@ -17,12 +15,17 @@ struct EncodedImage {
   std::string mime_type;
 };
 
-// Encodes in the format that a request asked for: PNG (also when unspecified),
-// JPEG, or raw RGB (mime type "application/octet-stream"). `quality` is that
-// of JPEG, `texts` go into a PNG; the other formats have no place for them.
-// UNIMPLEMENTED for other formats.
-absl::StatusOr<EncodedImage> encode_image(v1::OutputSpec::Format format,
-                                          const RgbImage& image, int quality,
-                                          const std::vector<PngText>& texts);
+// Encodes as a request asked: PNG (also when unspecified), JPEG, WebP or raw
+// RGB (mime type "application/octet-stream").
+//
+// `text`, which may be empty, is written where other tools look for how a
+// picture was generated: into the text chunk `parameters` of a PNG, into the
+// Exif UserComment of a JPEG or a WebP. Raw RGB has no place for it.
+//
+// INVALID_ARGUMENT for what a format cannot hold, UNIMPLEMENTED for other
+// formats. Thread-safe.
+absl::StatusOr<EncodedImage> encode_image(const v1::OutputSpec& output,
+                                          const RgbImage& image,
+                                          const std::string& text);
 
 }  // namespace ferry

@@ -1,5 +1,7 @@
 #include <png.h>
 #include <turbojpeg.h>
+#include <webp/decode.h>
+#include <webp/mux.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -13,6 +15,7 @@
 #include "pipelines/images/encode_image.h"
 #include "pipelines/images/jpeg_encoder.h"
 #include "pipelines/images/png_encoder.h"
+#include "pipelines/images/webp_encoder.h"
 
 namespace ferry {
 namespace {
@@ -114,6 +117,41 @@ RgbImage decode_jpeg(const std::string& data, int* subsampling) {
   return image;
 }
 
+RgbImage decode_webp(const std::string& data) {
+  RgbImage image;
+  uint8_t* pixels = WebPDecodeRGB(reinterpret_cast<const uint8_t*>(data.data()),
+                                  data.size(), &image.width, &image.height);
+  EXPECT_NE(pixels, nullptr);
+  if (pixels == nullptr) return image;
+  image.pixels.assign(
+      reinterpret_cast<const char*>(pixels),
+      3 * static_cast<size_t>(image.width) * static_cast<size_t>(image.height));
+  WebPFree(pixels);
+  return image;
+}
+
+// The Exif block of a WebP; empty when there is none.
+std::string exif_of_webp(const std::string& data) {
+  const WebPData file = {reinterpret_cast<const uint8_t*>(data.data()),
+                         data.size()};
+  WebPMux* mux = WebPMuxCreate(&file, /*copy_data=*/0);
+  EXPECT_NE(mux, nullptr);
+  WebPData chunk = {nullptr, 0};
+  std::string exif;
+  if (WebPMuxGetChunk(mux, "EXIF", &chunk) == WEBP_MUX_OK) {
+    exif.assign(reinterpret_cast<const char*>(chunk.bytes), chunk.size);
+  }
+  WebPMuxDelete(mux);
+  return exif;
+}
+
+v1::OutputSpec make_output(v1::OutputSpec::Format format, int quality = 95) {
+  v1::OutputSpec output;
+  output.set_format(format);
+  output.set_quality(quality);
+  return output;
+}
+
 int largest_difference(const RgbImage& a, const RgbImage& b) {
   EXPECT_EQ(a.pixels.size(), b.pixels.size());
   int largest = 0;
@@ -197,8 +235,8 @@ TEST(ImageEncodersTest, RefuseBadImages) {
   for (const RgbImage& image : {short_by_one, empty, negative, wide}) {
     for (const auto format :
          {v1::OutputSpec::FORMAT_PNG, v1::OutputSpec::FORMAT_JPEG,
-          v1::OutputSpec::FORMAT_RAW_RGB8}) {
-      EXPECT_EQ(encode_image(format, image, 95, {}).status().code(),
+          v1::OutputSpec::FORMAT_WEBP, v1::OutputSpec::FORMAT_RAW_RGB8}) {
+      EXPECT_EQ(encode_image(make_output(format), image, "").status().code(),
                 absl::StatusCode::kInvalidArgument);
     }
   }
@@ -244,27 +282,144 @@ TEST(JpegEncoderTest, RefusesQualityOutOfRange) {
   }
 }
 
+TEST(JpegEncoderTest, HoldsAnExifBlockOfUpTo64KiB) {
+  const RgbImage image = make_smooth_image(16, 16);
+  const std::string plain = *encode_jpeg(image, 95);
+  const auto with_exif = encode_jpeg(image, 95, std::string(65527, 'x'));
+  ASSERT_TRUE(with_exif.ok()) << with_exif.status();
+  EXPECT_EQ(with_exif->size(), plain.size() + 65527 + 10);
+  int subsampling = -1;
+  EXPECT_TRUE(decode_jpeg(*with_exif, &subsampling).pixels ==
+              decode_jpeg(plain, &subsampling).pixels);
+  EXPECT_THAT(
+      std::string(
+          encode_jpeg(image, 95, std::string(65528, 'x')).status().message()),
+      HasSubstr("65528"));
+}
+
+TEST(WebpEncoderTest, LosslessKeepsEveryPixel) {
+  WebpOptions options;
+  options.lossless = true;
+  for (const auto& [width, height] :
+       {std::pair(1, 1), std::pair(4096, 1), std::pair(1, 4096),
+        std::pair(65, 63), std::pair(16383, 1)}) {
+    const RgbImage image = make_image(width, height);
+    const auto webp = encode_webp(image, options);
+    ASSERT_TRUE(webp.ok()) << webp.status();
+    const RgbImage decoded = decode_webp(*webp);
+    EXPECT_EQ(decoded.width, width);
+    EXPECT_EQ(decoded.height, height);
+    EXPECT_TRUE(decoded.pixels == image.pixels);
+  }
+}
+
+TEST(WebpEncoderTest, LossyKeepsThePictureAndQualityCostsBytes) {
+  for (const auto& [width, height] :
+       {std::pair(1, 1), std::pair(16383, 1), std::pair(64, 48)}) {
+    const RgbImage image = make_smooth_image(width, height);
+    const auto webp = encode_webp(image, {});
+    ASSERT_TRUE(webp.ok()) << webp.status();
+    const RgbImage decoded = decode_webp(*webp);
+    EXPECT_EQ(decoded.width, width);
+    EXPECT_EQ(decoded.height, height);
+    // A long row wraps its colours around; that edge is hard.
+    if (width <= 64) {
+      EXPECT_LE(largest_difference(image, decoded), 8);
+    }
+  }
+  const RgbImage image = make_image(128, 128);
+  const auto of_quality = [&](int quality) {
+    WebpOptions options;
+    options.quality = quality;
+    return encode_webp(image, options).value_or("");
+  };
+  EXPECT_LT(0u, of_quality(1).size());
+  EXPECT_LT(of_quality(1).size(), of_quality(75).size());
+  EXPECT_LT(of_quality(75).size(), of_quality(100).size());
+  EXPECT_EQ(of_quality(75), of_quality(75));
+}
+
+TEST(WebpEncoderTest, HoldsAnExifBlock) {
+  const RgbImage image = make_image(33, 21);
+  WebpOptions options;
+  for (const bool lossless : {false, true}) {
+    options.lossless = lossless;
+    options.exif = {};
+    const std::string plain = *encode_webp(image, options);
+    EXPECT_EQ(exif_of_webp(plain), "");
+    const std::string exif(200001, 'x');
+    options.exif = exif;
+    const auto with_exif = encode_webp(image, options);
+    ASSERT_TRUE(with_exif.ok()) << with_exif.status();
+    EXPECT_EQ(exif_of_webp(*with_exif), exif);
+    EXPECT_TRUE(decode_webp(*with_exif).pixels == decode_webp(plain).pixels);
+  }
+}
+
+TEST(WebpEncoderTest, RefusesWhatItCannotHold) {
+  for (const bool lossless : {false, true}) {
+    WebpOptions options;
+    options.lossless = lossless;
+    for (const auto& [width, height] :
+         {std::pair(16384, 1), std::pair(1, 16384)}) {
+      EXPECT_THAT(std::string(encode_webp(make_image(width, height), options)
+                                  .status()
+                                  .message()),
+                  HasSubstr("1 to 16383"));
+    }
+  }
+  for (const int quality : {0, 101, -1}) {
+    WebpOptions options;
+    options.quality = quality;
+    EXPECT_THAT(
+        std::string(encode_webp(make_image(1, 1), options).status().message()),
+        HasSubstr("quality"));
+  }
+}
+
 TEST(EncodeImageTest, PicksTheFormat) {
   const RgbImage image = make_image(5, 4);
-  const auto png =
-      encode_image(v1::OutputSpec::FORMAT_PNG, image, 95, {{"seed", "1"}});
-  ASSERT_TRUE(png.ok());
-  EXPECT_EQ(png->mime_type, "image/png");
-  EXPECT_THAT(decode_png(png->data).texts, ElementsAre(Pair("tEXt:seed", "1")));
-  EXPECT_EQ(encode_image(v1::OutputSpec::FORMAT_UNSPECIFIED, image, 95, {})
-                ->mime_type,
-            "image/png");
-  const auto jpeg = encode_image(v1::OutputSpec::FORMAT_JPEG, image, 80, {});
-  ASSERT_TRUE(jpeg.ok());
-  EXPECT_EQ(jpeg->mime_type, "image/jpeg");
-  EXPECT_EQ(jpeg->data, *encode_jpeg(image, 80));
-  const auto raw = encode_image(v1::OutputSpec::FORMAT_RAW_RGB8, image, 95, {});
-  ASSERT_TRUE(raw.ok());
-  EXPECT_EQ(raw->mime_type, "application/octet-stream");
-  EXPECT_EQ(raw->data, image.pixels);
-  EXPECT_EQ(
-      encode_image(v1::OutputSpec::FORMAT_MP4, image, 95, {}).status().code(),
-      absl::StatusCode::kUnimplemented);
+  const auto encode = [&](const v1::OutputSpec& output) {
+    const auto encoded = encode_image(output, image, "");
+    EXPECT_TRUE(encoded.ok()) << encoded.status();
+    return encoded.value_or(EncodedImage());
+  };
+  const EncodedImage png = encode(make_output(v1::OutputSpec::FORMAT_PNG));
+  EXPECT_EQ(png.mime_type, "image/png");
+  EXPECT_EQ(png.data, *encode_png(image, {}));
+  EXPECT_EQ(encode({}).data, png.data);
+  const EncodedImage jpeg =
+      encode(make_output(v1::OutputSpec::FORMAT_JPEG, 80));
+  EXPECT_EQ(jpeg.mime_type, "image/jpeg");
+  EXPECT_EQ(jpeg.data, *encode_jpeg(image, 80));
+  v1::OutputSpec webp = make_output(v1::OutputSpec::FORMAT_WEBP, 80);
+  EXPECT_EQ(encode(webp).mime_type, "image/webp");
+  EXPECT_EQ(encode(webp).data, *encode_webp(image, {false, 80, ""}));
+  webp.set_lossless(true);
+  EXPECT_EQ(encode(webp).data, *encode_webp(image, {true, 0, ""}));
+  const EncodedImage raw = encode(make_output(v1::OutputSpec::FORMAT_RAW_RGB8));
+  EXPECT_EQ(raw.mime_type, "application/octet-stream");
+  EXPECT_EQ(raw.data, image.pixels);
+  EXPECT_EQ(encode_image(make_output(v1::OutputSpec::FORMAT_MP4), image, "")
+                .status()
+                .code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+TEST(EncodeImageTest, WritesTheTextWhereTheFormatHasItsPlace) {
+  const RgbImage image = make_image(5, 4);
+  const std::string text = "a fox\nSteps: 4";
+  const auto encode = [&](v1::OutputSpec::Format format) {
+    return encode_image(make_output(format), image, text)->data;
+  };
+  EXPECT_THAT(
+      decode_png(encode(v1::OutputSpec::FORMAT_PNG)).texts,
+      ElementsAre(Pair("tEXt:parameters", text),
+                  Pair("tEXt:Software", testing::StartsWith("Ferry "))));
+  const std::string exif = exif_of_webp(encode(v1::OutputSpec::FORMAT_WEBP));
+  EXPECT_THAT(exif, HasSubstr("Ferry "));
+  EXPECT_THAT(encode(v1::OutputSpec::FORMAT_JPEG),
+              HasSubstr(std::string("Exif\0\0", 6) + exif));
 }
 
 }  // namespace

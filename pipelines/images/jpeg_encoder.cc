@@ -12,6 +12,10 @@ namespace ferry {
 namespace {
 
 constexpr int kFullColourQuality = 90;
+// What a segment holds beside its length.
+constexpr size_t kMaxSegmentBytes = 65533;
+// Two bytes of marker, the length and the JFIF header, which stands first.
+constexpr size_t kStartBytes = 2 + 18;
 
 struct DestroyHandle {
   void operator()(void* handle) const { tjDestroy(handle); }
@@ -20,13 +24,31 @@ struct FreeBuffer {
   void operator()(unsigned char* buffer) const { tjFree(buffer); }
 };
 
+absl::StatusOr<std::string> make_exif_segment(absl::string_view exif) {
+  const std::string body = absl::StrCat(absl::string_view("Exif\0\0", 6), exif);
+  if (body.size() > kMaxSegmentBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "an Exif block of ", exif.size(), " bytes; a JPEG holds 65527"));
+  }
+  const size_t length = body.size() + 2;
+  std::string segment = "\xff\xe1";
+  segment.push_back(static_cast<char>(length >> 8));
+  segment.push_back(static_cast<char>(length));
+  return segment + body;
+}
+
 }  // namespace
 
-absl::StatusOr<std::string> encode_jpeg(const RgbImage& image, int quality) {
+absl::StatusOr<std::string> encode_jpeg(const RgbImage& image, int quality,
+                                        absl::string_view exif) {
   RETURN_IF_ERROR(check_image(image));
   if (quality < 1 || quality > 100) {
     return absl::InvalidArgumentError(
         absl::StrCat("quality is ", quality, "; it must be 1 to 100"));
+  }
+  std::string segment;
+  if (!exif.empty()) {
+    ASSIGN_OR_RETURN(segment, make_exif_segment(exif));
   }
   const std::unique_ptr<void, DestroyHandle> encoder(tjInitCompress());
   if (encoder == nullptr) {
@@ -45,7 +67,9 @@ absl::StatusOr<std::string> encode_jpeg(const RgbImage& image, int quality) {
     return absl::InternalError(
         absl::StrCat("TurboJPEG: ", tjGetErrorStr2(encoder.get())));
   }
-  return std::string(reinterpret_cast<const char*>(data), size);
+  const absl::string_view jpeg(reinterpret_cast<const char*>(data), size);
+  return absl::StrCat(jpeg.substr(0, kStartBytes), segment,
+                      jpeg.substr(kStartBytes));
 }
 
 }  // namespace ferry

@@ -14,6 +14,7 @@
 #include "google/protobuf/message.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "server/core/errors.h"
+#include "server/core/output_spec.h"
 #include "server/core/proto_time.h"
 
 namespace ferry {
@@ -311,41 +312,9 @@ void SpecCheck::check_scheduler() {
 }
 
 void SpecCheck::check_output() {
-  v1::OutputSpec& output = *result_.spec.mutable_output();
-  const v1::OutputSpec::Format format = output.format();
-  bool lossy = false;
-  switch (format) {
-    case v1::OutputSpec::FORMAT_UNSPECIFIED:
-      output.set_format(v1::OutputSpec::FORMAT_PNG);
-      break;
-    case v1::OutputSpec::FORMAT_PNG:
-      break;
-    case v1::OutputSpec::FORMAT_RAW_RGB8:
-      if (output.embed_metadata()) {
-        add(Kind::kConflicting, "spec.output.embed_metadata",
-            "must be false with FORMAT_RAW_RGB8, which holds no metadata");
-      }
-      break;
-    default:
-      if (v1::OutputSpec::Format_IsValid(format)) {
-        lossy = format == v1::OutputSpec::FORMAT_JPEG ||
-                format == v1::OutputSpec::FORMAT_WEBP;
-        add(Kind::kNotSupported, "spec.output.format",
-            absl::StrCat("this server gives FORMAT_PNG and FORMAT_RAW_RGB8, "
-                         "not ",
-                         v1::OutputSpec::Format_Name(format)));
-      } else {
-        add(Kind::kInvalid, "spec.output.format",
-            absl::StrCat("must be one of the formats, got ",
-                         static_cast<int>(format)));
-      }
-  }
-  if (output.has_quality()) {
-    check_range("spec.output.quality", output.quality(), 1, 100);
-    if (!lossy) {
-      add(Kind::kConflicting, "spec.output.quality",
-          "must be unset unless format is FORMAT_JPEG or FORMAT_WEBP");
-    }
+  for (FieldViolation& violation :
+       complete_output_spec(limits_, &result_.spec)) {
+    violations_.push_back(std::move(violation));
   }
 }
 

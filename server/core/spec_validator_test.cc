@@ -203,6 +203,12 @@ std::vector<Case> text_cases() {
   };
 }
 
+std::string repeat(absl::string_view text, int count) {
+  std::string result;
+  for (int i = 0; i < count; ++i) absl::StrAppend(&result, text);
+  return result;
+}
+
 std::vector<Case> output_cases() {
   using Request = v1::GenerateRequest;
   const auto format = [](int value) {
@@ -211,28 +217,75 @@ std::vector<Case> output_cases() {
           static_cast<v1::OutputSpec::Format>(value));
     };
   };
-  const auto quality = [](int value) {
-    return [value](Request& r) {
+  const auto quality = [](v1::OutputSpec::Format kind, int value) {
+    return [=](Request& r) {
+      r.mutable_spec()->mutable_output()->set_format(kind);
       r.mutable_spec()->mutable_output()->set_quality(value);
+    };
+  };
+  const auto lossless = [](v1::OutputSpec::Format kind) {
+    return [kind](Request& r) {
+      r.mutable_spec()->mutable_output()->set_format(kind);
+      r.mutable_spec()->mutable_output()->set_lossless(true);
+    };
+  };
+  const auto metadata = [](v1::OutputSpec::Format kind,
+                           const std::string& prompt,
+                           const std::string& negative) {
+    return [=](Request& r) {
+      r.mutable_spec()->mutable_output()->set_format(kind);
+      r.mutable_spec()->mutable_output()->set_embed_metadata(true);
+      r.mutable_spec()->set_prompt(prompt);
+      r.mutable_spec()->set_negative_prompt(negative);
     };
   };
   return {
       {"png", format(v1::OutputSpec::FORMAT_PNG), ""},
       {"raw", format(v1::OutputSpec::FORMAT_RAW_RGB8), ""},
-      {"jpeg", format(v1::OutputSpec::FORMAT_JPEG), "spec.output.format",
-       "FIELD_NOT_SUPPORTED"},
+      {"jpeg", format(v1::OutputSpec::FORMAT_JPEG), ""},
+      {"webp", format(v1::OutputSpec::FORMAT_WEBP), ""},
       {"mp4", format(v1::OutputSpec::FORMAT_MP4), "spec.output.format",
        "FIELD_NOT_SUPPORTED"},
       {"format_unknown", format(99), "spec.output.format"},
       {"format_negative", format(-1), "spec.output.format"},
-      {"quality_png", quality(95), "spec.output.quality", "CONFLICTING_FIELDS"},
-      {"metadata_raw",
+      {"quality_png", quality(v1::OutputSpec::FORMAT_PNG, 95),
+       "spec.output.quality", "CONFLICTING_FIELDS"},
+      {"quality_raw", quality(v1::OutputSpec::FORMAT_RAW_RGB8, 95),
+       "spec.output.quality", "CONFLICTING_FIELDS"},
+      {"quality_jpeg_0", quality(v1::OutputSpec::FORMAT_JPEG, 0),
+       "spec.output.quality"},
+      {"quality_jpeg_1", quality(v1::OutputSpec::FORMAT_JPEG, 1), ""},
+      {"quality_webp_100", quality(v1::OutputSpec::FORMAT_WEBP, 100), ""},
+      {"quality_webp_101", quality(v1::OutputSpec::FORMAT_WEBP, 101),
+       "spec.output.quality"},
+      {"quality_lossless",
        [](Request& r) {
-         r.mutable_spec()->mutable_output()->set_embed_metadata(true);
-         r.mutable_spec()->mutable_output()->set_format(
-             v1::OutputSpec::FORMAT_RAW_RGB8);
+         v1::OutputSpec& output = *r.mutable_spec()->mutable_output();
+         output.set_format(v1::OutputSpec::FORMAT_WEBP);
+         output.set_lossless(true);
+         output.set_quality(95);
        },
+       "spec.output.quality", "CONFLICTING_FIELDS"},
+      {"lossless_webp", lossless(v1::OutputSpec::FORMAT_WEBP), ""},
+      {"lossless_jpeg", lossless(v1::OutputSpec::FORMAT_JPEG),
+       "spec.output.lossless", "CONFLICTING_FIELDS"},
+      {"lossless_png", lossless(v1::OutputSpec::FORMAT_PNG),
+       "spec.output.lossless", "CONFLICTING_FIELDS"},
+      {"metadata_raw", metadata(v1::OutputSpec::FORMAT_RAW_RGB8, "a fox", ""),
        "spec.output.embed_metadata", "CONFLICTING_FIELDS"},
+      // 2 UTF-8 bytes and 1 UTF-16 unit each, then 4 and 2.
+      {"metadata_jpeg_fits",
+       metadata(v1::OutputSpec::FORMAT_JPEG, repeat("\u00e9", 16000),
+                repeat("\U0001f98a", 8000)),
+       ""},
+      {"metadata_jpeg_too_long",
+       metadata(v1::OutputSpec::FORMAT_JPEG, repeat("\u00e9", 16000),
+                repeat("\U0001f98a", 8000) + "a"),
+       "spec.output.embed_metadata", "CONFLICTING_FIELDS"},
+      {"metadata_webp_long",
+       metadata(v1::OutputSpec::FORMAT_WEBP, repeat("a", 32768),
+                repeat("a", 32768)),
+       ""},
       {"pixels",
        [](Request& r) {
          r.mutable_spec()->set_height(512);
@@ -315,6 +368,43 @@ TEST(SpecValidatorTest, FillsEveryDefaultIn) {
   EXPECT_EQ(spec.output().format(), v1::OutputSpec::FORMAT_PNG);
   EXPECT_FALSE(spec.has_negative_prompt());
   EXPECT_EQ(result->queue_timeout, absl::Seconds(300));
+}
+
+TEST(SpecValidatorTest, LossyFormatsGetTheirQuality) {
+  const auto quality_of = [](v1::OutputSpec::Format format, bool lossless) {
+    v1::GenerateRequest request = make_test_request();
+    request.mutable_spec()->mutable_output()->set_format(format);
+    request.mutable_spec()->mutable_output()->set_lossless(lossless);
+    const auto result = validate(request);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() && result->spec.output().has_quality()
+               ? result->spec.output().quality()
+               : 0;
+  };
+  EXPECT_EQ(quality_of(v1::OutputSpec::FORMAT_JPEG, false), 95);
+  EXPECT_EQ(quality_of(v1::OutputSpec::FORMAT_WEBP, false), 95);
+  EXPECT_EQ(quality_of(v1::OutputSpec::FORMAT_WEBP, true), 0);
+  EXPECT_EQ(quality_of(v1::OutputSpec::FORMAT_PNG, false), 0);
+  EXPECT_EQ(quality_of(v1::OutputSpec::FORMAT_RAW_RGB8, false), 0);
+}
+
+TEST(SpecValidatorTest, AWebpEndsOnePixelBelowTheLargestEdge) {
+  v1::Pipeline pipeline = make_test_pipeline();
+  pipeline.mutable_limits()->set_size_multiple(1);
+  pipeline.mutable_limits()->set_max_edge(0);
+  pipeline.mutable_limits()->set_max_pixels(0);
+  const auto validate_edge = [&](v1::OutputSpec::Format format, int width) {
+    v1::GenerateRequest request = make_test_request();
+    request.mutable_spec()->mutable_output()->set_format(format);
+    request.mutable_spec()->set_width(width);
+    return validate(request, pipeline).status();
+  };
+  EXPECT_TRUE(validate_edge(v1::OutputSpec::FORMAT_WEBP, 16383).ok());
+  EXPECT_TRUE(validate_edge(v1::OutputSpec::FORMAT_JPEG, 16384).ok());
+  EXPECT_EQ(violated_fields(validate_edge(v1::OutputSpec::FORMAT_WEBP, 16384)),
+            std::vector<std::string>{"spec.output.format"});
+  EXPECT_EQ(violated_fields(validate_edge(v1::OutputSpec::FORMAT_WEBP, 16385)),
+            std::vector<std::string>{"spec.width"});
 }
 
 TEST(SpecValidatorTest, KeepsWhatIsSetAlsoWhenItIsZero) {

@@ -4,13 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "nlohmann/json.hpp"
@@ -129,24 +127,11 @@ void measure_generate_overhead(const std::string& package) {
   // Warm both up, and see that they do the same.
   require(runner.run().sha256 == run_on_daemon(daemon).sha256,
           "the daemon and the runner make different pictures");
-  std::vector<double> daemon_times;
-  std::vector<double> runner_times;
-  for (int i = 0; i < kPairs; ++i) {
-    // Whatever drifts meets both alike.
-    if (i % 2 == 0) {
-      runner_times.push_back(runner.run().milliseconds);
-      daemon_times.push_back(run_on_daemon(daemon).milliseconds);
-    } else {
-      daemon_times.push_back(run_on_daemon(daemon).milliseconds);
-      runner_times.push_back(runner.run().milliseconds);
-    }
-    std::cerr << absl::StrFormat("pair %2d: daemon %8.1f ms, runner %8.1f ms\n",
-                                 i + 1, daemon_times.back(),
-                                 runner_times.back());
-  }
-  report("generate_overhead", median(daemon_times) / median(runner_times),
-         "ratio",
-         absl::StrCat("one-process runner, ", kSteps, " steps, medians of ",
+  const double ratio = median_ratio(
+      kPairs, [&] { return run_on_daemon(daemon).milliseconds; },
+      [&] { return runner.run().milliseconds; });
+  report("generate_overhead", ratio, "ratio",
+         absl::StrCat("one-process runner, ", kSteps, " steps, median of ",
                       kPairs, " alternating pairs; at most 1.05"));
 }
 

@@ -1,9 +1,10 @@
 #include "tests/benchmarks/measurement.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <iostream>
+#include <stdexcept>
 
+#include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
 
 namespace ferry {
@@ -25,10 +26,23 @@ double median(std::vector<double> values) {
                                 : (values[middle - 1] + values[middle]) / 2;
 }
 
+double median_ratio(int pairs, const std::function<double()>& first,
+                    const std::function<double()>& second) {
+  std::vector<double> ratios;
+  for (int i = 0; i < pairs; ++i) {
+    double a = 0;
+    if (i % 2 == 0) a = first();
+    const double b = second();
+    if (i % 2 != 0) a = first();
+    ratios.push_back(a / b);
+    std::cerr << absl::StrFormat("pair %2d: %10.1f : %10.1f = %.3f\n", i + 1, a,
+                                 b, ratios.back());
+  }
+  return median(std::move(ratios));
+}
+
 void require(bool condition, absl::string_view what) {
-  if (condition) return;
-  std::cerr << "bench: " << what << std::endl;
-  std::exit(1);
+  if (!condition) throw std::runtime_error(std::string(what));
 }
 
 }  // namespace ferry

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,13 @@ void report(absl::string_view name, double value, absl::string_view unit,
 // REQUIRES: !values.empty().
 double median(std::vector<double> values);
 
-// Ends the program with an error when a measurement would mean nothing.
+// Measures `first` and `second` in turn, `pairs` times, each of them first in
+// every other pair: whatever drifts meets both alike. Returns the median of
+// first ÷ second; standard error tells of every pair.
+double median_ratio(int pairs, const std::function<double()>& first,
+                    const std::function<double()>& second);
+
+// Throws when a measurement would mean nothing: ends the program.
 void require(bool condition, absl::string_view what);
 
 }  // namespace ferry

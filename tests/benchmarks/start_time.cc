@@ -71,7 +71,7 @@ void measure_start_time(const std::string& package) {
   for (int i = 0; i < kReadyStarts; ++i) {
     ready.push_back(milliseconds_to_ready(package));
   }
-  report("ferryd_ready_ms", median(ready), "ms",
+  report("ready_after_start_ms", median(ready), "ms",
          absl::StrCat("process start to SERVING, package loaded, median of ",
                       kReadyStarts));
 }

@@ -245,6 +245,8 @@ TEST_F(ValidationTest, OutputAndPreview) {
   };
   expect_accepted(format(OutputSpec::FORMAT_UNSPECIFIED));
   expect_accepted(format(OutputSpec::FORMAT_PNG));
+  expect_accepted(format(OutputSpec::FORMAT_JPEG));
+  expect_accepted(format(OutputSpec::FORMAT_WEBP));
   expect_accepted(format(OutputSpec::FORMAT_RAW_RGB8));
   expect_refused("spec.output.format", format(OutputSpec::FORMAT_MP4),
                  "FIELD_NOT_SUPPORTED");
@@ -256,6 +258,26 @@ TEST_F(ValidationTest, OutputAndPreview) {
     });
   };
   expect_refused("spec.output.quality", quality(OutputSpec::FORMAT_PNG, 90),
+                 "CONFLICTING_FIELDS");
+  expect_accepted(quality(OutputSpec::FORMAT_JPEG, 1));
+  expect_accepted(quality(OutputSpec::FORMAT_WEBP, 100));
+  expect_refused("spec.output.quality", quality(OutputSpec::FORMAT_JPEG, 0));
+  expect_refused("spec.output.quality", quality(OutputSpec::FORMAT_WEBP, 101));
+  const auto lossless = [](OutputSpec::Format format) {
+    return on_spec([=](GenerationSpec& spec) {
+      spec.mutable_output()->set_format(format);
+      spec.mutable_output()->set_lossless(true);
+    });
+  };
+  expect_accepted(lossless(OutputSpec::FORMAT_WEBP));
+  expect_refused("spec.output.lossless", lossless(OutputSpec::FORMAT_JPEG),
+                 "CONFLICTING_FIELDS");
+  expect_refused("spec.output.embed_metadata",
+                 on_spec([](GenerationSpec& spec) {
+                   spec.set_prompt(std::string(32001, 'a'));
+                   spec.mutable_output()->set_format(OutputSpec::FORMAT_JPEG);
+                   spec.mutable_output()->set_embed_metadata(true);
+                 }),
                  "CONFLICTING_FIELDS");
   expect_refused(
       "spec.output.embed_metadata", on_spec([](GenerationSpec& spec) {

@@ -1,0 +1,10 @@
+#pragma once
+
+namespace ferry {
+
+// How long a cancelled generation goes on (cancel_latency_steps): the time from
+// the call of CancelJob until the job has ended and its rank is free, in steps
+// of that generation. Cancels are spread over a step; the longest counts.
+void measure_cancel_latency();
+
+}  // namespace ferry
