@@ -24,6 +24,7 @@
 namespace ferry {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -170,6 +171,21 @@ TEST_F(CommandsTest, OmittedDataLeavesTheHash) {
   EXPECT_TRUE(server_.request().spec().output().lossless());
   EXPECT_THAT(error_of({"generate", "a fox", "--omit-data", "-o", "fox.png"}),
               HasSubstr("--omit_data"));
+}
+
+TEST_F(CommandsTest, SchedulerAndSigmasAreSent) {
+  server_.events = fake_events({"pixels"});
+  run({"generate", "a fox", "-o", path("fox.png"), "--scheduler=UniPCMultistep",
+       "--sigmas=1,0.75,2.5e-1"});
+  const v1::GenerationSpec spec = server_.request().spec();
+  EXPECT_EQ(spec.scheduler(), "UniPCMultistep");
+  EXPECT_THAT(spec.sigmas(), ElementsAre(1, 0.75, 0.25));
+  EXPECT_FALSE(spec.has_num_inference_steps());
+  const auto command =
+      parse({"generate", "a fox", "-o", path("fox.png"), "--sigmas=1,,0.5"});
+  EXPECT_THAT(std::string(command.status().message()),
+              HasSubstr("--sigmas: must be numbers with commas between, got "
+                        "''"));
 }
 
 TEST_F(CommandsTest, SeveralPicturesGetTheirIndex) {

@@ -3,9 +3,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "platform/base/status_macros.h"
 
@@ -28,6 +31,12 @@ ABSL_FLAG(std::optional<int64_t>, seed, std::nullopt,
           "left out.");
 ABSL_FLAG(std::optional<int32_t>, steps, std::nullopt,
           "generate: denoising steps.");
+ABSL_FLAG(std::string, scheduler, "",
+          "generate: the noise scheduler, of those that 'ferryctl pipelines' "
+          "names; the pipeline's own when it is left out.");
+ABSL_FLAG(std::vector<std::string>, sigmas, {},
+          "generate: falling noise levels in place of --steps, such as "
+          "1,0.8,0.5,0.2.");
 ABSL_FLAG(std::optional<int32_t>, width, std::nullopt, "generate: pixels.");
 ABSL_FLAG(std::optional<int32_t>, height, std::nullopt, "generate: pixels.");
 ABSL_FLAG(std::optional<double>, guidance, std::nullopt,
@@ -106,6 +115,18 @@ void set_numbers(v1::GenerationSpec* spec) {
   set(absl::GetFlag(FLAGS_num_images), &v1::GenerationSpec::set_num_images);
 }
 
+absl::Status set_sigmas(v1::GenerationSpec* spec) {
+  for (const std::string& text : absl::GetFlag(FLAGS_sigmas)) {
+    double sigma = 0;
+    if (!absl::SimpleAtod(text, &sigma)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--sigmas: must be numbers with commas between, got '", text, "'"));
+    }
+    spec->add_sigmas(sigma);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::string_view flags_file() { return __FILE__; }
@@ -131,6 +152,8 @@ absl::StatusOr<GenerateOptions> generate_options(const CommandLine& line,
     spec->set_negative_prompt(absl::GetFlag(FLAGS_negative));
   }
   set_numbers(spec);
+  spec->set_scheduler(absl::GetFlag(FLAGS_scheduler));
+  RETURN_IF_ERROR(set_sigmas(spec));
   RETURN_IF_ERROR(set_output(options.output, spec->mutable_output()));
   options.preview = absl::GetFlag(FLAGS_preview);
   if (!options.preview.empty()) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "client/error_report.h"
 #include "client/exit_codes.h"
 #include "client/json_output.h"
@@ -39,7 +40,12 @@ void add_spec(const v1::GenerationSpec& spec,
     rows->push_back({"negative prompt", printable(spec.negative_prompt())});
   }
   rows->push_back({"size", absl::StrCat(spec.width(), "x", spec.height())});
-  rows->push_back({"steps", absl::StrCat(spec.num_inference_steps())});
+  if (spec.sigmas().empty()) {
+    rows->push_back({"steps", absl::StrCat(spec.num_inference_steps())});
+  } else {
+    rows->push_back({"sigmas", absl::StrJoin(spec.sigmas(), ", ")});
+  }
+  rows->push_back({"scheduler", printable(spec.scheduler())});
   rows->push_back({"guidance", absl::StrCat(spec.guidance_scale())});
   rows->push_back({"seed", absl::StrCat(spec.seed())});
   rows->push_back({"images", absl::StrCat(spec.num_images())});

@@ -52,8 +52,10 @@ absl::Status non_finite_error(absl::string_view what, int step) {
 absl::StatusOr<at::Tensor> run_denoising_loop(RootModule& root,
                                               const DenoisingInputs& inputs,
                                               NoiseSchedule& schedule,
+                                              NoiseSource& noise,
                                               const StepCallback& on_step) {
-  at::Tensor latents = inputs.noise * schedule.init_noise_sigma();
+  at::Tensor latents =
+      noise.draw(inputs.latent_shape) * schedule.init_noise_sigma();
   const int64_t rows = latents.size(0) * (inputs.classifier_free ? 2 : 1);
   for (int step = 0; step < schedule.num_steps(); ++step) {
     RETURN_IF_ERROR(on_step(step, latents));
@@ -67,7 +69,7 @@ absl::StatusOr<at::Tensor> run_denoising_loop(RootModule& root,
     RETURN_IF_ERROR(check_shape(output, input));
     output = output.to(at::kFloat);
     if (inputs.classifier_free) output = guide(output, inputs.guidance_scale);
-    latents = schedule.step(output, step, latents);
+    latents = schedule.step(output, step, latents, noise);
     if (!is_finite(latents)) return non_finite_error("latents", step + 1);
   }
   RETURN_IF_ERROR(on_step(schedule.num_steps(), latents));

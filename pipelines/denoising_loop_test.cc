@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "pipelines/initial_noise.h"
 #include "pipelines/schedulers/load_noise_scheduler.h"
 #include "pipelines/schedulers/noise_scheduler.h"
+#include "pipelines/schedulers/noise_source.h"
 #include "pipelines/testing/tiny_pipeline.h"
 #include "pipelines/testing/tiny_pipeline_options.h"
 #include "pipelines/torchscript/root_module.h"
@@ -32,7 +32,6 @@ class DenoisingLoopTest : public testing::Test {
     root_ = *RootModule::load(directory, "pipeline.pt", options);
     scheduler_ =
         *load_noise_scheduler(directory / "scheduler/scheduler_config.json");
-    noise_ = make_initial_noise({2, 4, 4, 4}, 3);
   }
 
   std::unique_ptr<NoiseSchedule> make_schedule() const {
@@ -51,7 +50,10 @@ class DenoisingLoopTest : public testing::Test {
   TorchScope scope_;
   std::unique_ptr<RootModule> root_;
   std::unique_ptr<NoiseScheduler> scheduler_;
-  at::Tensor noise_;
+  const std::vector<int64_t> shape_ = {2, 4, 4, 4};
+  NoiseSource noise_{3, 2};
+  // What noise_ gives first.
+  const at::Tensor initial_ = NoiseSource(3, 2).draw(shape_);
 };
 
 absl::Status ignore_step(int, const at::Tensor&) { return absl::OkStatus(); }
@@ -59,24 +61,24 @@ absl::Status ignore_step(int, const at::Tensor&) { return absl::OkStatus(); }
 TEST_F(DenoisingLoopTest, OneGuidedPassEqualsTwo) {
   constexpr double kScale = 4;
   const auto batched =
-      run_denoising_loop(*root_, {noise_, encode({5, 5, 9, 11}), true, kScale},
-                         *make_schedule(), ignore_step);
+      run_denoising_loop(*root_, {shape_, encode({5, 5, 9, 11}), true, kScale},
+                         *make_schedule(), noise_, ignore_step);
   ASSERT_TRUE(batched.ok()) << batched.status();
 
   const Conditioning negative = encode({5, 5});
   const Conditioning positive = encode({9, 11});
   const auto schedule = make_schedule();
-  at::Tensor latents = noise_ * schedule->init_noise_sigma();
+  at::Tensor latents = initial_ * schedule->init_noise_sigma();
   for (int step = 0; step < kSteps; ++step) {
     const at::Tensor input = schedule->scale_model_input(latents, step);
     const at::Tensor timestep = at::full({2}, schedule->timesteps()[step]);
     const at::Tensor without = *root_->denoise(input, timestep, negative);
     const at::Tensor with = *root_->denoise(input, timestep, positive);
-    latents =
-        schedule->step(without + kScale * (with - without), step, latents);
+    latents = schedule->step(without + kScale * (with - without), step, latents,
+                             noise_);
   }
   EXPECT_TRUE(batched->allclose(latents, 1e-4, 1e-5));
-  EXPECT_FALSE(batched->allclose(noise_, 1e-2, 1e-2));
+  EXPECT_FALSE(batched->allclose(initial_, 1e-2, 1e-2));
 }
 
 TEST_F(DenoisingLoopTest, ShowsTheLatentsBeforeEachStepAndAtTheEnd) {
@@ -84,15 +86,15 @@ TEST_F(DenoisingLoopTest, ShowsTheLatentsBeforeEachStepAndAtTheEnd) {
   std::vector<at::Tensor> seen;
   const auto schedule = make_schedule();
   const auto latents =
-      run_denoising_loop(*root_, {noise_, encode({7, 8}), false, 1}, *schedule,
-                         [&](int step, const at::Tensor& tensor) {
+      run_denoising_loop(*root_, {shape_, encode({7, 8}), false, 1}, *schedule,
+                         noise_, [&](int step, const at::Tensor& tensor) {
                            steps.push_back(step);
                            seen.push_back(tensor);
                            return absl::OkStatus();
                          });
   ASSERT_TRUE(latents.ok()) << latents.status();
   EXPECT_EQ(steps, (std::vector<int>{0, 1, 2, 3, 4, 5, 6}));
-  EXPECT_TRUE(seen.front().equal(noise_ * schedule->init_noise_sigma()));
+  EXPECT_TRUE(seen.front().equal(initial_ * schedule->init_noise_sigma()));
   EXPECT_TRUE(seen.back().equal(*latents));
   EXPECT_EQ(latents->scalar_type(), at::kFloat);
 }
@@ -100,7 +102,7 @@ TEST_F(DenoisingLoopTest, ShowsTheLatentsBeforeEachStepAndAtTheEnd) {
 TEST_F(DenoisingLoopTest, ACallbacksErrorEndsIt) {
   int calls = 0;
   const auto latents = run_denoising_loop(
-      *root_, {noise_, encode({7, 8}), false, 1}, *make_schedule(),
+      *root_, {shape_, encode({7, 8}), false, 1}, *make_schedule(), noise_,
       [&](int step, const at::Tensor&) {
         ++calls;
         return step == 3 ? absl::CancelledError("enough") : absl::OkStatus();

@@ -9,10 +9,9 @@
 #include "absl/strings/string_view.h"
 #include "pipelines/generation.h"
 #include "pipelines/generation_observer.h"
+#include "pipelines/noise_schedulers.h"
 #include "pipelines/package.h"
 #include "pipelines/pipeline.h"
-#include "pipelines/schedulers/load_noise_scheduler.h"
-#include "pipelines/schedulers/noise_scheduler.h"
 #include "pipelines/tokenizers/tokenizer.h"
 #include "pipelines/torchscript/root_module.h"
 #include "pipelines/torchscript/torch_settings.h"
@@ -77,7 +76,8 @@ class DiffusionPipeline : public Pipeline {
   absl::Status warm_up() {
     v1::GenerationSpec spec = description_.defaults();
     spec.set_prompt("warm-up");
-    spec.set_num_inference_steps(parts_.scheduler->step_range().min);
+    spec.set_num_inference_steps(
+        description_.scheduler_infos(0).min_num_inference_steps());
     spec.mutable_output()->set_format(v1::OutputSpec::FORMAT_RAW_RGB8);
     const v1::Limits& limits = description_.limits();
     const int multiple = limits.size_multiple();
@@ -100,7 +100,7 @@ class DiffusionPipeline : public Pipeline {
     const config::v1::PipelineManifest& manifest = parts_.manifest;
     *description_.mutable_tasks() = manifest.tasks();
     *description_.mutable_limits() = manifest.limits();
-    description_.add_schedulers(parts_.scheduler->name());
+    parts_.schedulers->describe(&description_);
     description_.set_version(manifest.version());
     v1::GenerationSpec* const defaults = description_.mutable_defaults();
     defaults->set_height(manifest.defaults().height());
@@ -108,7 +108,7 @@ class DiffusionPipeline : public Pipeline {
     defaults->set_num_inference_steps(
         manifest.defaults().num_inference_steps());
     defaults->set_num_images(1);
-    defaults->set_scheduler(parts_.scheduler->name());
+    defaults->set_scheduler(description_.schedulers(0));
     defaults->mutable_output()->set_format(v1::OutputSpec::FORMAT_PNG);
     if (manifest.guidance() != config::v1::GUIDANCE_NONE) {
       defaults->set_guidance_scale(manifest.defaults().guidance_scale());
@@ -123,49 +123,12 @@ class DiffusionPipeline : public Pipeline {
   v1::Pipeline description_;
 };
 
-absl::Status manifest_error(absl::string_view field, absl::string_view text) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("ferry.txtpb: ", field, ": ", text));
-}
-
-// Compares the manifest with the NoiseScheduler, and decides what the manifest
-// leaves to it.
-absl::Status fit_to_scheduler(const NoiseScheduler& scheduler,
-                              config::v1::PipelineManifest* manifest) {
-  const StepRange steps = scheduler.step_range();
-  if (manifest->defaults().num_inference_steps() < steps.min) {
-    return manifest_error(
-        "defaults.num_inference_steps",
-        absl::StrCat("must be at least ", steps.min, " with this scheduler"));
-  }
-  if (manifest->limits().max_num_inference_steps() > steps.max) {
-    return manifest_error(
-        "limits.max_num_inference_steps",
-        absl::StrCat("must be at most ", steps.max, " with this scheduler"));
-  }
-  auto* const config = manifest->mutable_scheduler();
-  if (config->sigma_grid() == config::v1::SIGMA_GRID_UNSPECIFIED) {
-    config->set_sigma_grid(scheduler.needs_image_seq_len()
-                               ? config::v1::SIGMA_GRID_PIPELINE
-                               : config::v1::SIGMA_GRID_SCHEDULER);
-  }
-  // Other samplers understand levels that they are handed in another way.
-  if (config->sigma_grid() == config::v1::SIGMA_GRID_PIPELINE &&
-      scheduler.name() != "FlowMatchEulerDiscrete") {
-    return manifest_error(
-        "scheduler.sigma_grid",
-        absl::StrCat("must be SIGMA_GRID_SCHEDULER with ", scheduler.name()));
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<PipelineParts> load_parts(const Package& package) {
   PipelineParts parts;
   parts.manifest = package.manifest;
-  ASSIGN_OR_RETURN(parts.scheduler,
-                   load_noise_scheduler(package.directory /
-                                        package.manifest.scheduler().config()));
-  RETURN_IF_ERROR(fit_to_scheduler(*parts.scheduler, &parts.manifest));
+  ASSIGN_OR_RETURN(NoiseSchedulers schedulers,
+                   NoiseSchedulers::load(package.directory, &parts.manifest));
+  parts.schedulers = std::make_unique<NoiseSchedulers>(std::move(schedulers));
   RootModule::Options options;
   options.compute_dtype = to_scalar_type(package.manifest.compute_dtype());
   for (const auto& tokenizer : package.manifest.tokenizers()) {

@@ -12,9 +12,8 @@
 #include "pipelines/images/jpeg_encoder.h"
 #include "pipelines/images/latent_preview.h"
 #include "pipelines/images/tensor_to_image.h"
-#include "pipelines/initial_noise.h"
 #include "pipelines/output_text.h"
-#include "pipelines/schedulers/sigma_grids.h"
+#include "pipelines/schedulers/noise_source.h"
 #include "platform/base/clock.h"
 #include "platform/base/error_info.h"
 #include "platform/base/sha256.h"
@@ -101,8 +100,9 @@ Generation::Generation(const PipelineParts& parts,
 absl::StatusOr<GenerationReport> Generation::run() {
   RETURN_IF_ERROR(check_spec());
   ASSIGN_OR_RETURN(
-      const std::vector<int64_t> shape,
+      latent_shape_,
       parts_.root->latent_shape(num_images_, spec_.height(), spec_.width(), 1));
+  const std::vector<int64_t>& shape = latent_shape_;
   if ((shape.size() != 4 && shape.size() != 5) || shape[0] != num_images_) {
     return module_error(absl::StrCat(
         "latent_shape: returned [", absl::StrJoin(shape, ", "),
@@ -110,8 +110,7 @@ absl::StatusOr<GenerationReport> Generation::run() {
         "of ",
         num_images_));
   }
-  RETURN_IF_ERROR(make_schedule(shape));
-  latents_ = make_initial_noise(shape, spec_.seed());
+  RETURN_IF_ERROR(make_schedule());
 
   RETURN_IF_ERROR(encode_prompts());
   RETURN_IF_ERROR(denoise());
@@ -120,23 +119,29 @@ absl::StatusOr<GenerationReport> Generation::run() {
   return std::move(report_);
 }
 
-absl::Status Generation::make_schedule(
-    const std::vector<int64_t>& latent_shape) {
-  const auto& config = parts_.manifest.scheduler();
-  const int64_t patch = config.patch_size();
-  NoiseScheduleOptions options;
-  options.num_inference_steps = spec_.num_inference_steps();
-  options.image_seq_len =
-      (latent_shape.end()[-2] / patch) * (latent_shape.end()[-1] / patch);
-  if (config.sigma_grid() == config::v1::SIGMA_GRID_PIPELINE) {
-    options.sigmas = flow_pipeline_sigmas(spec_.num_inference_steps());
+absl::Status Generation::make_schedule() {
+  const int64_t patch = parts_.manifest.scheduler().patch_size();
+  const int64_t image_seq_len =
+      (latent_shape_.end()[-2] / patch) * (latent_shape_.end()[-1] / patch);
+  ASSIGN_OR_RETURN(schedule_,
+                   parts_.schedulers->make_schedule(spec_, image_seq_len));
+  return absl::OkStatus();
+}
+
+absl::Status Generation::check_steps() const {
+  const int max = parts_.manifest.limits().max_num_inference_steps();
+  if (spec_.sigmas().empty()) {
+    const int steps = spec_.num_inference_steps();
+    if (steps >= 1 && steps <= max) return absl::OkStatus();
+    return invalid_field("spec.num_inference_steps", "is out of bounds");
   }
-  auto schedule = parts_.scheduler->make_schedule(options);
-  if (!schedule.ok()) {
-    return invalid_field("spec.num_inference_steps",
-                         schedule.status().message());
+  if (spec_.has_num_inference_steps()) {
+    return invalid_field("spec.sigmas", "excludes num_inference_steps");
   }
-  schedule_ = *std::move(schedule);
+  // Some schedulers take the level after the last step too.
+  if (spec_.sigmas_size() > max + 1) {
+    return invalid_field("spec.sigmas", "holds too many levels");
+  }
   return absl::OkStatus();
 }
 
@@ -145,10 +150,7 @@ absl::Status Generation::check_spec() const {
   if (spec_.num_images() < 1 || spec_.num_images() > limits.max_images()) {
     return invalid_field("spec.num_images", "is out of bounds");
   }
-  if (spec_.num_inference_steps() < parts_.scheduler->step_range().min ||
-      spec_.num_inference_steps() > limits.max_num_inference_steps()) {
-    return invalid_field("spec.num_inference_steps", "is out of bounds");
-  }
+  RETURN_IF_ERROR(check_steps());
   for (const int edge : {spec_.height(), spec_.width()}) {
     if (edge < limits.min_edge() || edge > limits.max_edge() ||
         edge % limits.size_multiple() != 0) {
@@ -159,12 +161,6 @@ absl::Status Generation::check_spec() const {
   }
   if (int64_t{spec_.height()} * spec_.width() > limits.max_pixels()) {
     return invalid_field("spec.height", "times the width is out of bounds");
-  }
-  if (!spec_.scheduler().empty() &&
-      spec_.scheduler() != parts_.scheduler->name()) {
-    return invalid_field(
-        "spec.scheduler",
-        absl::StrCat("there is only ", parts_.scheduler->name()));
   }
   const auto guidance = parts_.manifest.guidance();
   if (guidance == config::v1::GUIDANCE_NONE && spec_.has_guidance_scale()) {
@@ -244,13 +240,14 @@ absl::Status Generation::encode_prompts() {
 
 absl::Status Generation::denoise() {
   StageTimer timer(report_.timings.mutable_denoise());
+  NoiseSource noise(spec_.seed(), num_images_);
   DenoisingInputs inputs;
-  inputs.noise = latents_;
+  inputs.latent_shape = latent_shape_;
   inputs.conditioning = std::move(conditioning_);
   inputs.classifier_free = classifier_free_;
   inputs.guidance_scale = spec_.guidance_scale();
   ASSIGN_OR_RETURN(
-      latents_, run_denoising_loop(*parts_.root, inputs, *schedule_,
+      latents_, run_denoising_loop(*parts_.root, inputs, *schedule_, noise,
                                    [this](int step, const at::Tensor& latents) {
                                      return on_step(step, latents);
                                    }));
@@ -315,12 +312,16 @@ absl::Status Generation::decode() {
 absl::Status Generation::encode_outputs() {
   StageTimer timer(report_.timings.mutable_encode());
   RETURN_IF_ERROR(begin(v1::Progress::STAGE_ENCODE, schedule_->num_steps()));
+  v1::GenerationSpec told = spec_;
+  told.set_num_inference_steps(schedule_->num_steps());
+  if (told.scheduler().empty()) {
+    told.set_scheduler(parts_.schedulers->names().front());
+  }
   for (int i = 0; i < num_images_; ++i) {
     RETURN_IF_ERROR(check_cancelled());
     std::string text;
     if (spec_.output().embed_metadata()) {
-      text =
-          make_output_text(spec_, parts_.scheduler->name(), spec_.seed() + i);
+      text = make_output_text(told, spec_.seed() + i);
     }
     ASSIGN_OR_RETURN(EncodedImage encoded,
                      encode_image(spec_.output(), images_[i], text));

@@ -15,6 +15,7 @@
 #include "pipelines/denoising_loop.h"
 #include "pipelines/generation_observer.h"
 #include "pipelines/images/image.h"
+#include "pipelines/noise_schedulers.h"
 #include "pipelines/schedulers/noise_scheduler.h"
 #include "pipelines/tokenizers/tokenizer.h"
 #include "pipelines/torchscript/root_module.h"
@@ -26,7 +27,7 @@ struct PipelineParts {
   config::v1::PipelineManifest manifest;
   std::unique_ptr<RootModule> root;
   std::vector<std::unique_ptr<Tokenizer>> tokenizers;
-  std::unique_ptr<NoiseScheduler> scheduler;
+  std::unique_ptr<NoiseSchedulers> schedulers;
 };
 
 // One generation: text encode → denoise → decode → encode, each stage once.
@@ -49,7 +50,8 @@ class Generation {
   absl::Status check_cancelled();
 
   absl::Status check_spec() const;
-  absl::Status make_schedule(const std::vector<int64_t>& latent_shape);
+  absl::Status check_steps() const;
+  absl::Status make_schedule();
   absl::Status encode_prompts();
   absl::Status denoise();
   absl::Status on_step(int step, const at::Tensor& latents);
@@ -69,6 +71,7 @@ class Generation {
 
   // Handed from stage to stage.
   Conditioning conditioning_;
+  std::vector<int64_t> latent_shape_;
   std::unique_ptr<NoiseSchedule> schedule_;
   at::Tensor latents_;
   std::vector<RgbImage> images_;

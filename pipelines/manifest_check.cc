@@ -4,13 +4,16 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "platform/base/utf8.h"
 
 namespace ferry {
@@ -25,6 +28,8 @@ constexpr int kMaxSteps = 1000;
 constexpr int kMaxTokens = 65536;
 constexpr double kMaxGuidanceScale = 50;
 constexpr size_t kMaxVersionBytes = 256;
+constexpr size_t kMaxSchedulerNameBytes = 64;
+constexpr int kMaxSchedulerChoices = 32;
 
 // Gathers violations of the manifest's fields.
 class Violations {
@@ -147,6 +152,38 @@ void check_defaults(const PipelineManifest& manifest, Violations* violations) {
   }
 }
 
+bool is_scheduler_name(const std::string& name) {
+  return !name.empty() && name.size() <= kMaxSchedulerNameBytes &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+                  absl::string_view("._+-").find(c) != absl::string_view::npos;
+         });
+}
+
+void check_scheduler(const config::v1::NoiseSchedulerConfig& scheduler,
+                     Violations* violations) {
+  violations->check_path("scheduler.config", scheduler.config());
+  violations->check_range("scheduler.patch_size", scheduler.patch_size(), 1,
+                          1024);
+  if (!config::v1::SigmaGrid_IsValid(scheduler.sigma_grid())) {
+    violations->add("scheduler.sigma_grid", "is unknown");
+  }
+  violations->check_range("scheduler.choices", scheduler.choices_size(), 0,
+                          kMaxSchedulerChoices);
+  std::set<std::string> names;
+  for (int i = 0; i < scheduler.choices_size(); ++i) {
+    const std::string& name = scheduler.choices(i).name();
+    const std::string field = absl::StrCat("scheduler.choices[", i, "].name");
+    if (!is_scheduler_name(name)) {
+      violations->add(field,
+                      absl::StrCat("must be 1 to ", kMaxSchedulerNameBytes,
+                                   " of A-Z a-z 0-9 . _ + -"));
+    } else if (!names.insert(name).second) {
+      violations->add(field, absl::StrCat("there is another ", name));
+    }
+  }
+}
+
 void check_tokenizers(const PipelineManifest& manifest,
                       Violations* violations) {
   if (manifest.tokenizers().empty()) {
@@ -216,12 +253,7 @@ absl::Status check_manifest(const PipelineManifest& manifest) {
   }
   check_limits(manifest.limits(), &violations);
   check_defaults(manifest, &violations);
-  violations.check_path("scheduler.config", manifest.scheduler().config());
-  violations.check_range("scheduler.patch_size",
-                         manifest.scheduler().patch_size(), 1, 1024);
-  if (!config::v1::SigmaGrid_IsValid(manifest.scheduler().sigma_grid())) {
-    violations.add("scheduler.sigma_grid", "is unknown");
-  }
+  check_scheduler(manifest.scheduler(), &violations);
   check_tokenizers(manifest, &violations);
   return violations.status();
 }

@@ -18,14 +18,13 @@ std::string shortest(double value) {
 
 }  // namespace
 
-std::string make_output_text(const v1::GenerationSpec& spec,
-                             const std::string& scheduler, int64_t seed) {
+std::string make_output_text(const v1::GenerationSpec& spec, int64_t seed) {
   std::string text = spec.prompt();
   if (!spec.negative_prompt().empty()) {
     absl::StrAppend(&text, "\nNegative prompt: ", spec.negative_prompt());
   }
   absl::StrAppend(&text, "\nSteps: ", spec.num_inference_steps(),
-                  ", Sampler: ", scheduler);
+                  ", Sampler: ", spec.scheduler());
   if (spec.has_guidance_scale()) {
     absl::StrAppend(&text, ", CFG scale: ", shortest(spec.guidance_scale()));
   }

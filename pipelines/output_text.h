@@ -15,7 +15,7 @@ namespace ferry {
 //   Steps: 28, Sampler: FlowMatchEulerDiscrete, CFG scale: 3.5, Seed: 7, …
 //
 // Written into a file only when the client asks for it.
-std::string make_output_text(const v1::GenerationSpec& spec,
-                             const std::string& scheduler, int64_t seed);
+// `spec` has every default filled in.
+std::string make_output_text(const v1::GenerationSpec& spec, int64_t seed);
 
 }  // namespace ferry

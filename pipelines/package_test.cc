@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -172,6 +174,32 @@ TEST_F(PackageTest, ChecksTokenizers) {
       error_with("max_images: 4", "max_images: 4 max_sequence_length: 9"),
       "limits.max_sequence_length: must be unset, or the shortest max_length "
       "of the tokenizers, 16"));
+}
+
+TEST_F(PackageTest, ChecksTheNamesOfSchedulers) {
+  const auto with_choices = [](const std::string& choices) {
+    return absl::StrCat(kManifest, "scheduler {", choices, "}");
+  };
+  const auto choice = [](const std::string& name) {
+    return absl::StrCat(" choices { name: \"", name, "\" }");
+  };
+  EXPECT_TRUE(load(with_choices(choice("DDIM") + choice("DPM++-2M_a.b"))).ok());
+  std::string many;
+  for (int i = 0; i < 33; ++i) many += choice(absl::StrCat("S", i));
+  const std::vector<std::pair<std::string, std::string>> bad = {
+      {choice("DDIM") + choice("DDIM"),
+       "scheduler.choices[1].name: there is another DDIM"},
+      {choice(""), "scheduler.choices[0].name: must be 1 to 64 of"},
+      {choice(std::string(65, 'x')), "scheduler.choices[0].name: must be"},
+      {choice("a b"), "scheduler.choices[0].name: must be"},
+      {choice("\\303\\251"), "scheduler.choices[0].name: must be"},
+      {many, "scheduler.choices: must be 0 to 32, is 33"},
+  };
+  for (const auto& [choices, told] : bad) {
+    const absl::Status status = load(with_choices(choices)).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << choices;
+    EXPECT_TRUE(absl::StrContains(status.message(), told)) << status;
+  }
 }
 
 TEST_F(PackageTest, FollowsSymbolicLinks) {

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -100,7 +102,21 @@ TEST_F(PipelineTest, DescribesThePackage) {
   const v1::Pipeline& description = (*pipeline)->description();
   EXPECT_EQ(description.tasks(0), "text-to-image");
   EXPECT_EQ(description.version(), "tiny");
-  EXPECT_EQ(description.schedulers(0), "FlowMatchEulerDiscrete");
+  const std::vector<std::string> schedulers(description.schedulers().begin(),
+                                            description.schedulers().end());
+  EXPECT_EQ(schedulers, (std::vector<std::string>{
+                            "FlowMatchEulerDiscrete", "UniPCMultistep",
+                            "DPMSolverMultistep", "DPMSolverMultistepSDE"}));
+  EXPECT_EQ(description.defaults().scheduler(), "FlowMatchEulerDiscrete");
+  ASSERT_EQ(description.scheduler_infos_size(), 4);
+  for (int i = 0; i < 4; ++i) {
+    const v1::SchedulerInfo& info = description.scheduler_infos(i);
+    EXPECT_EQ(info.name(), schedulers[i]);
+    EXPECT_EQ(info.min_num_inference_steps(), 1);
+    EXPECT_EQ(info.custom_sigmas(),
+              i < 2 ? v1::SchedulerInfo::CUSTOM_SIGMAS_PER_STEP
+                    : v1::SchedulerInfo::CUSTOM_SIGMAS_REFUSED);
+  }
   EXPECT_EQ(description.limits().max_sequence_length(), 16);
   EXPECT_EQ(description.defaults().num_inference_steps(), 4);
   EXPECT_EQ(description.defaults().guidance_scale(), 3);
@@ -372,12 +388,12 @@ std::string first_step_below_700(const std::filesystem::path& directory,
                                  const std::string& scheduler,
                                  const std::string& manifest) {
   TinyPipelineOptions options;
+  options.scheduler = manifest;
   options.nan_below_timestep = 700;
   EXPECT_TRUE(write_tiny_pipeline(directory, options).ok());
   std::ofstream(directory / "scheduler/scheduler_config.json")
       << "{\"_class_name\": \"FlowMatchEulerDiscreteScheduler\"" << scheduler
       << "}";
-  std::ofstream(directory / "ferry.txtpb", std::ios::app) << manifest;
   const auto pipeline = Pipeline::load(directory, {});
   if (!pipeline.ok()) return std::string(pipeline.status().message());
   v1::GenerationSpec spec = (*pipeline)->description().defaults();
@@ -394,8 +410,8 @@ TEST_F(PipelineTest, TheManifestOrDynamicShiftingChoosesTheSigmaGrid) {
   // 1000, 750, 500 and 250. These settings shift neither.
   const std::string dynamic =
       ", \"use_dynamic_shifting\": true, \"base_shift\": 0, \"max_shift\": 0";
-  const std::string own = "scheduler { sigma_grid: SIGMA_GRID_SCHEDULER }";
-  const std::string pipeline = "scheduler { sigma_grid: SIGMA_GRID_PIPELINE }";
+  const std::string own = "sigma_grid: SIGMA_GRID_SCHEDULER";
+  const std::string pipeline = "sigma_grid: SIGMA_GRID_PIPELINE";
   EXPECT_EQ(first_step_below_700(directory_, "", ""), "2");
   EXPECT_EQ(first_step_below_700(directory_, "", own), "2");
   EXPECT_EQ(first_step_below_700(directory_, "", pipeline), "3");
@@ -416,6 +432,116 @@ TEST_F(PipelineTest, ATerminalLevelNeedsTwoSteps) {
   Recorder recorder;
   EXPECT_EQ((*pipeline)->generate(spec, recorder).status().code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(PipelineTest, ARequestChoosesItsScheduler) {
+  const auto pipeline = load({});
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  v1::GenerationSpec spec = make_spec(**pipeline);
+  spec.set_num_inference_steps(6);
+  std::set<std::vector<std::string>> pictures;
+  for (const std::string& name : (*pipeline)->description().schedulers()) {
+    spec.set_scheduler(name);
+    const auto picture = generate(**pipeline, spec);
+    EXPECT_EQ(generate(**pipeline, spec), picture) << name;
+    pictures.insert(picture);
+  }
+  EXPECT_EQ(pictures.size(), 4u);
+  // Empty means the package's own.
+  spec.clear_scheduler();
+  EXPECT_EQ(pictures.count(generate(**pipeline, spec)), 1u);
+  spec.set_scheduler("Nonesuch");
+  Recorder recorder;
+  const auto status = (*pipeline)->generate(spec, recorder).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(get_error_info(status)->metadata.at("field"), "spec.scheduler");
+  EXPECT_TRUE(absl::StrContains(status.message(), "UniPCMultistep")) << status;
+}
+
+TEST_F(PipelineTest, NoisySamplersDependOnThePicturesSeedOnly) {
+  const auto pipeline = load({});
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  v1::GenerationSpec spec = make_spec(**pipeline, 5);
+  spec.set_scheduler("DPMSolverMultistepSDE");
+  spec.set_num_images(2);
+  const auto batch = generate(**pipeline, spec);
+  ASSERT_EQ(batch.size(), 2u);
+  spec.set_num_images(1);
+  for (int i = 0; i < 2; ++i) {
+    spec.set_seed(5 + i);
+    EXPECT_LE(difference(batch[i], generate(**pipeline, spec)[0]), 1) << i;
+  }
+}
+
+TEST_F(PipelineTest, CustomSigmasReplaceTheGrid) {
+  const auto pipeline = load({});
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  v1::GenerationSpec spec = make_spec(**pipeline);
+  const auto expected = generate(**pipeline, spec);
+  // The four levels of the scheduler's own grid.
+  spec.clear_num_inference_steps();
+  for (double sigma : {1.0, 0.667, 0.334, 0.001}) spec.add_sigmas(sigma);
+  Recorder recorder;
+  ASSERT_TRUE((*pipeline)->generate(spec, recorder).ok());
+  EXPECT_LE(difference(recorder.data[0], expected[0]), 1);
+  EXPECT_EQ(recorder.progress.back().total_steps(), 4);
+  spec.set_sigmas(1, 0.9);
+  EXPECT_GT(difference(generate(**pipeline, spec)[0], expected[0]), 1);
+  // What the scheduler or the limits do not allow names the field.
+  const auto refused = [&](const v1::GenerationSpec& bad) {
+    Recorder ignored;
+    const auto status = (*pipeline)->generate(bad, ignored).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_EQ(get_error_info(status)->metadata.at("field"), "spec.sigmas");
+  };
+  v1::GenerationSpec bad = spec;
+  bad.set_scheduler("DPMSolverMultistep");
+  refused(bad);
+  bad = spec;
+  bad.set_num_inference_steps(4);
+  refused(bad);
+  bad = spec;
+  for (int i = 0; i < 200; ++i) bad.add_sigmas(1e-3);
+  refused(bad);
+}
+
+TEST_F(PipelineTest, SamplersOfVariancePreservingModelsRun) {
+  TinyPipelineOptions options;
+  options.scheduler = R"(
+  choices { name: "EulerAncestralDiscrete" }
+  choices { name: "DDIM" options: '{"clip_sample": false}' }
+  choices {
+    name: "DPM++2MKarras"
+    class_name: "DPMSolverMultistepScheduler"
+    options: '{"use_karras_sigmas": true}'
+  }
+  choices { name: "UniPCMultistep" })";
+  ASSERT_TRUE(write_tiny_pipeline(directory_, options).ok());
+  std::ofstream(directory_ / "scheduler/scheduler_config.json")
+      << R"({"_class_name": "EulerDiscreteScheduler", "beta_end": 0.012,
+             "beta_schedule": "scaled_linear", "beta_start": 0.00085,
+             "interpolation_type": "linear", "steps_offset": 1,
+             "timestep_spacing": "leading"})";
+  const auto pipeline = Pipeline::load(directory_, {});
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  std::map<std::string, std::string> pictures;
+  std::set<std::string> kinds;
+  for (const std::string& name : (*pipeline)->description().schedulers()) {
+    v1::GenerationSpec spec = make_spec(**pipeline);
+    spec.set_scheduler(name);
+    // Latents of any scale have previews.
+    spec.mutable_preview()->set_interval_steps(2);
+    Recorder recorder;
+    const auto report = (*pipeline)->generate(spec, recorder);
+    ASSERT_TRUE(report.ok()) << name << ": " << report.status();
+    EXPECT_EQ(recorder.previews.size(), 2u);
+    pictures[name] = recorder.data[0];
+    kinds.insert(recorder.data[0]);
+  }
+  ASSERT_EQ(pictures.size(), 5u);
+  // Without noise DDIM is Euler's method in other units.
+  EXPECT_LE(difference(pictures["DDIM"], pictures["EulerDiscrete"]), 1);
+  EXPECT_GE(kinds.size(), 4u);
 }
 
 TEST_F(PipelineTest, NoMemoryIsToldAndTheNextRequestRuns) {
@@ -477,6 +603,9 @@ std::vector<Damage> damages() {
       std::ofstream(directory / "scheduler/scheduler_config.json") << config;
     };
   };
+  const auto schedulers = [](const char* fields) {
+    return [=](TinyPipelineOptions& o) { o.scheduler = fields; };
+  };
   return {
       {"no archive", {}, remove("pipeline.pt"), {"pipeline.pt: "}},
       {"no scheduler",
@@ -527,18 +656,49 @@ std::vector<Damage> damages() {
        {},
        {"latent_shape: returned [1, 4, 16]"}},
       {"steps of the scheduler",
-       {},
+       schedulers(""),
        scheduler("{\"_class_name\": \"EulerDiscreteScheduler\", "
                  "\"num_train_timesteps\": 100}"),
        {"ferry.txtpb: limits.max_num_inference_steps: must be at most 100"}},
       {"grid of the scheduler",
-       {},
-       [=](const std::filesystem::path& directory) {
-         scheduler("{\"_class_name\": \"EulerDiscreteScheduler\"}")(directory);
-         std::ofstream(directory / "ferry.txtpb", std::ios::app)
-             << "scheduler { sigma_grid: SIGMA_GRID_PIPELINE }";
-       },
+       schedulers("sigma_grid: SIGMA_GRID_PIPELINE"),
+       scheduler("{\"_class_name\": \"EulerDiscreteScheduler\"}"),
        {"ferry.txtpb: scheduler.sigma_grid: ", "EulerDiscrete"}},
+      {"class of a choice",
+       schedulers("choices { name: \"Nonesuch\" }"),
+       {},
+       {"ferry.txtpb: scheduler.choices[0] (Nonesuch): ", "NonesuchScheduler",
+        "UniPCMultistepScheduler"}},
+      {"name of a choice",
+       schedulers("choices { name: \"FlowMatchEulerDiscrete\" }"),
+       {},
+       {"ferry.txtpb: scheduler.choices[0].name: "}},
+      {"options of a choice",
+       schedulers("choices { name: \"UniPCMultistep\" "
+                  "options: '{\"mystery\": 1}' }"),
+       {},
+       {"ferry.txtpb: scheduler.choices[0] (UniPCMultistep): mystery is no "
+        "option of UniPCMultistepScheduler"}},
+      {"prediction of a choice",
+       schedulers("choices { name: \"DPMSolverMultistep\" }"),
+       {},
+       {"ferry.txtpb: scheduler.choices: DPMSolverMultistep: predicts epsilon, "
+        "but the model flow_prediction; options must say prediction_type and "
+        "use_flow_sigmas"}},
+      {"steps of a choice",
+       schedulers("choices { name: \"UniPCMultistep\" options: "
+                  "'{\"prediction_type\": \"flow_prediction\", "
+                  "\"use_flow_sigmas\": true, "
+                  "\"num_train_timesteps\": 100}' }"),
+       {},
+       {"limits.max_num_inference_steps: must be at most 99 with "
+        "UniPCMultistep"}},
+      {"levels of a choice",
+       schedulers("choices { name: \"DDIM\" }"),
+       scheduler("{\"_class_name\": \"EulerDiscreteScheduler\", "
+                 "\"rescale_betas_zero_snr\": true, "
+                 "\"timestep_spacing\": \"trailing\"}"),
+       {"ferry.txtpb: scheduler: DDIM: with 1 steps: ", "pure noise"}},
       {"manifest",
        {},
        [](const std::filesystem::path& directory) {

@@ -27,6 +27,7 @@ ABSL_FLAG(std::string, negative_prompt, "", "What not to draw.");
 ABSL_FLAG(std::string, out, "", "File of the first picture; empty: none.");
 ABSL_FLAG(int64_t, seed, 0, "Seed of the initial noise.");
 ABSL_FLAG(int, steps, 0, "Steps; 0: the package's default.");
+ABSL_FLAG(std::string, scheduler, "", "NoiseScheduler; empty: the package's.");
 ABSL_FLAG(int, height, 0, "Pixels; 0: the package's default.");
 ABSL_FLAG(int, width, 0, "Pixels; 0: the package's default.");
 ABSL_FLAG(double, guidance_scale, -1, "Negative: the package's default.");
@@ -69,6 +70,9 @@ v1::GenerationSpec make_spec(const Pipeline& pipeline) {
   }
   if (const int steps = absl::GetFlag(FLAGS_steps); steps > 0) {
     spec.set_num_inference_steps(steps);
+  }
+  if (const std::string name = absl::GetFlag(FLAGS_scheduler); !name.empty()) {
+    spec.set_scheduler(name);
   }
   if (const int height = absl::GetFlag(FLAGS_height); height > 0) {
     spec.set_height(height);

@@ -9,6 +9,7 @@
 #include "ATen/ops/scalar_tensor.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "pipelines/schedulers/flow_shift.h"
 #include "pipelines/schedulers/sigma_grids.h"
 #include "platform/base/status_macros.h"
 
@@ -17,12 +18,7 @@ namespace {
 
 struct FlowMatchOptions {
   int64_t num_train_timesteps = 1000;
-  double shift = 1.0;
-  bool use_dynamic_shifting = false;
-  DynamicShift dynamic_shift;
-  bool linear_time_shift = false;
-  // 0: none.
-  double shift_terminal = 0;
+  FlowShift shift;
   bool invert_sigmas = false;
   bool use_karras_sigmas = false;
   bool use_exponential_sigmas = false;
@@ -39,7 +35,7 @@ class FlowMatchSchedule : public NoiseSchedule {
   }
 
   at::Tensor step(const at::Tensor& model_output, int i,
-                  const at::Tensor& sample) override {
+                  const at::Tensor& sample, NoiseSource&) override {
     // A tensor without dimensions: its product keeps model_output's dtype.
     const at::Tensor dt =
         at::scalar_tensor(sigmas()[i + 1] - sigmas()[i], at::kFloat);
@@ -48,35 +44,11 @@ class FlowMatchSchedule : public NoiseSchedule {
   }
 };
 
-// Moves levels towards noise by a constant factor.
-template <typename T>
-T shift_sigma(T shift, T shift_minus_one, T sigma) {
-  return shift * sigma / (1 + shift_minus_one * sigma);
-}
-
-// Shifts levels and stretches them to the terminal one. T is the type in which
-// diffusers computes: double for its own grid, float for custom levels.
-template <typename T>
-void shift_sigmas(const FlowMatchOptions& options, double mu,
-                  std::vector<T>* sigmas) {
-  const T factor =
-      static_cast<T>(options.linear_time_shift ? mu : std::exp(mu));
-  const T shift = static_cast<T>(options.shift);
-  const T shift_minus_one = static_cast<T>(options.shift - 1);
-  for (T& sigma : *sigmas) {
-    sigma = options.use_dynamic_shifting
-                ? factor / (factor + (1 / sigma - 1))
-                : shift_sigma(shift, shift_minus_one, sigma);
-  }
-  if (options.shift_terminal == 0) return;
-  const T scale =
-      (1 - sigmas->back()) / static_cast<T>(1 - options.shift_terminal);
-  for (T& sigma : *sigmas) sigma = 1 - (1 - sigma) / scale;
-}
-
-template <typename T>
-std::vector<double> to_doubles(const std::vector<T>& values) {
-  return std::vector<double>(values.begin(), values.end());
+// Moves a level towards noise by a constant factor.
+float shift_sigma(double shift, float sigma) {
+  const float constant = static_cast<float>(shift);
+  const float constant_minus_one = static_cast<float>(shift - 1);
+  return constant * sigma / (1 + constant_minus_one * sigma);
 }
 
 class FlowMatchEulerDiscrete : public NoiseScheduler {
@@ -86,15 +58,18 @@ class FlowMatchEulerDiscrete : public NoiseScheduler {
 
   std::string name() const override { return "FlowMatchEulerDiscrete"; }
 
+  Prediction prediction() const override { return Prediction::kFlow; }
+  CustomSigmas custom_sigmas() const override { return CustomSigmas::kPerStep; }
+
   bool needs_image_seq_len() const override {
-    return options_.use_dynamic_shifting;
+    return options_.shift.use_dynamic_shifting;
   }
 
   // The one level of a single step is 1, which cannot be stretched to the
   // terminal one.
   StepRange step_range() const override {
     StepRange range;
-    if (options_.shift_terminal != 0) range.min = 2;
+    if (options_.shift.shift_terminal != 0) range.min = 2;
     return range;
   }
 
@@ -103,14 +78,7 @@ class FlowMatchEulerDiscrete : public NoiseScheduler {
     if (request.sigmas.empty() && request.num_inference_steps < 1) {
       return absl::InvalidArgumentError("num_inference_steps is less than 1");
     }
-    double mu = 0;
-    if (options_.use_dynamic_shifting) {
-      if (!request.image_seq_len.has_value()) {
-        return absl::InvalidArgumentError(
-            "dynamic shifting needs the number of image tokens");
-      }
-      mu = calculate_shift(options_.dynamic_shift, *request.image_seq_len);
-    }
+    ASSIGN_OR_RETURN(const double mu, options_.shift.mu(request.image_seq_len));
     const std::vector<double> levels = compute_levels(request, mu);
     const float train_steps = static_cast<float>(options_.num_train_timesteps);
     std::vector<float> sigmas;
@@ -137,11 +105,11 @@ class FlowMatchEulerDiscrete : public NoiseScheduler {
     std::vector<double> levels;
     if (request.sigmas.empty()) {
       levels = own_grid(request.num_inference_steps);
-      shift_sigmas(options_, mu, &levels);
+      options_.shift.apply(mu, &levels);
     } else {
       std::vector<float> custom(request.sigmas.begin(), request.sigmas.end());
-      shift_sigmas(options_, mu, &custom);
-      levels = to_doubles(custom);
+      options_.shift.apply(mu, &custom);
+      levels.assign(custom.begin(), custom.end());
     }
     const int count = static_cast<int>(levels.size());
     if (options_.use_karras_sigmas) {
@@ -160,11 +128,9 @@ class FlowMatchEulerDiscrete : public NoiseScheduler {
         static_cast<double>(options_.num_train_timesteps);
     float max = 1.0f;
     float min = 1.0f / static_cast<float>(train_steps);
-    if (!options_.use_dynamic_shifting) {
-      const float shift = static_cast<float>(options_.shift);
-      const float shift_minus_one = static_cast<float>(options_.shift - 1);
-      max = shift_sigma(shift, shift_minus_one, max);
-      min = shift_sigma(shift, shift_minus_one, min);
+    if (!options_.shift.use_dynamic_shifting) {
+      max = shift_sigma(options_.shift.shift, max);
+      min = shift_sigma(options_.shift.shift, min);
     }
     std::vector<double> levels =
         linspace(max * train_steps, min * train_steps, count);
@@ -179,19 +145,12 @@ FlowMatchOptions read_options(SchedulerConfig& config) {
   FlowMatchOptions options;
   options.num_train_timesteps =
       config.get_int("num_train_timesteps", 1000, 1, 1000000);
-  options.shift = config.get_double("shift", 1.0, 1e-6, 1e6);
-  options.use_dynamic_shifting = config.get_bool("use_dynamic_shifting", false);
-  DynamicShift& dynamic = options.dynamic_shift;
-  dynamic.base_shift = config.get_double("base_shift", 0.5, -100, 100);
-  dynamic.max_shift = config.get_double("max_shift", 1.15, -100, 100);
-  dynamic.base_image_seq_len =
-      config.get_int("base_image_seq_len", 256, 1, int64_t{1} << 40);
-  dynamic.max_image_seq_len =
-      config.get_int("max_image_seq_len", 4096, 1, int64_t{1} << 40);
-  options.linear_time_shift =
+  options.shift = read_dynamic_shift(config);
+  options.shift.shift = config.get_double("shift", 1.0, 1e-6, 1e6);
+  options.shift.linear_time_shift =
       config.get_choice("time_shift_type", "exponential",
                         {"exponential", "linear"}) == "linear";
-  options.shift_terminal =
+  options.shift.shift_terminal =
       config.get_optional_double("shift_terminal", 0, 0.999999).value_or(0);
   options.invert_sigmas = config.get_bool("invert_sigmas", false);
   options.use_karras_sigmas = config.get_bool("use_karras_sigmas", false);
@@ -199,10 +158,6 @@ FlowMatchOptions read_options(SchedulerConfig& config) {
       config.get_bool("use_exponential_sigmas", false);
   config.refuse("use_beta_sigmas");
   config.refuse("stochastic_sampling");
-  if (dynamic.base_image_seq_len == dynamic.max_image_seq_len) {
-    config.add_error("max_image_seq_len",
-                     "must differ from base_image_seq_len");
-  }
   if (options.use_karras_sigmas && options.use_exponential_sigmas) {
     config.add_error("use_karras_sigmas",
                      "and use_exponential_sigmas exclude each other");

@@ -7,9 +7,12 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "pipelines/schedulers/ddim.h"
+#include "pipelines/schedulers/dpm_solver_multistep.h"
+#include "pipelines/schedulers/euler_ancestral_discrete.h"
 #include "pipelines/schedulers/euler_discrete.h"
 #include "pipelines/schedulers/flow_match_euler_discrete.h"
-#include "pipelines/schedulers/scheduler_config.h"
+#include "pipelines/schedulers/unipc_multistep.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {
@@ -25,15 +28,19 @@ struct Entry {
 
 // Every NoiseScheduler, by diffusers' class name.
 constexpr Entry kNoiseSchedulers[] = {
+    {"CogVideoXDDIMScheduler", make_cogvideox_ddim},
+    {"DDIMScheduler", make_ddim},
+    {"DPMSolverMultistepScheduler", make_dpm_solver_multistep},
+    {"EulerAncestralDiscreteScheduler", make_euler_ancestral_discrete},
     {"EulerDiscreteScheduler", make_euler_discrete},
     {"FlowMatchEulerDiscreteScheduler", make_flow_match_euler_discrete},
+    {"UniPCMultistepScheduler", make_unipc_multistep},
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<NoiseScheduler>> load_noise_scheduler(
-    const std::filesystem::path& config_file) {
-  ASSIGN_OR_RETURN(SchedulerConfig config, SchedulerConfig::load(config_file));
+absl::StatusOr<std::unique_ptr<NoiseScheduler>> make_noise_scheduler(
+    SchedulerConfig config) {
   std::vector<std::string> names;
   for (const Entry& entry : kNoiseSchedulers) {
     if (config.class_name() == entry.class_name) {
@@ -42,8 +49,14 @@ absl::StatusOr<std::unique_ptr<NoiseScheduler>> load_noise_scheduler(
     names.push_back(entry.class_name);
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      config_file.string(), ": _class_name is ", config.class_name(),
+      config.origin(), ": the class (_class_name) is ", config.class_name(),
       "; supported are ", absl::StrJoin(names, ", ")));
+}
+
+absl::StatusOr<std::unique_ptr<NoiseScheduler>> load_noise_scheduler(
+    const std::filesystem::path& config_file) {
+  ASSIGN_OR_RETURN(SchedulerConfig config, SchedulerConfig::load(config_file));
+  return make_noise_scheduler(std::move(config));
 }
 
 }  // namespace ferry

@@ -9,8 +9,22 @@
 
 #include "ATen/core/Tensor.h"
 #include "absl/status/statusor.h"
+#include "pipelines/schedulers/noise_source.h"
+#include "pipelines/schedulers/prediction.h"
 
 namespace ferry {
+
+// How a NoiseScheduler takes custom noise levels.
+enum class CustomSigmas {
+  // Not at all.
+  kRefused,
+  // Levels of rectified flow, above 0 and at most 1: one before each step,
+  // shifted as the scheduler's own are.
+  kPerStep,
+  // Levels before each step and after the last one, taken as they are. Only
+  // the last may be 0.
+  kWithLast,
+};
 
 // What one generation asks of a NoiseScheduler.
 struct NoiseScheduleOptions {
@@ -19,10 +33,8 @@ struct NoiseScheduleOptions {
   // Image tokens of the transformer, from which dynamic shifting computes mu.
   // Required by a scheduler whose needs_image_seq_len() is true.
   std::optional<int64_t> image_seq_len;
-  // Custom noise levels, falling, in place of the scheduler's own grid. What
-  // they mean is the scheduler's business, as in diffusers:
-  // FlowMatchEulerDiscrete takes one a step and shifts them,
-  // EulerDiscrete takes them as they are, the level after the last step too.
+  // Custom noise levels, falling, in place of the scheduler's own grid; see
+  // CustomSigmas.
   std::vector<double> sigmas;
 };
 
@@ -31,7 +43,7 @@ struct NoiseScheduleOptions {
 // Ownership: independent of the NoiseScheduler that made it.
 // Threads: not thread-safe; one generation's.
 // Errors: none; what can be wrong was checked when it was made.
-// Shapes: any, as long as model_output's is the sample's.
+// Shapes: any with the batch first, as long as model_output's is the sample's.
 class NoiseSchedule {
  public:
   virtual ~NoiseSchedule() = default;
@@ -40,7 +52,8 @@ class NoiseSchedule {
   // What the model is told at each step, in the model's own unit (mostly 0 to
   // 1000); num_steps() values.
   const std::vector<float>& timesteps() const { return timesteps_; }
-  // Noise levels: before each step, and after the last; num_steps() + 1.
+  // Noise levels: before each step, and after the last; num_steps() + 1. A
+  // first one may be infinite, where a model starts from pure noise.
   const std::vector<float>& sigmas() const { return sigmas_; }
   // Standard deviation of the initial noise: multiply N(0, 1) by it.
   float init_noise_sigma() const { return init_noise_sigma_; }
@@ -50,10 +63,11 @@ class NoiseSchedule {
   virtual at::Tensor scale_model_input(const at::Tensor& sample,
                                        int i) const = 0;
   // Returns the latents after step `i`, in model_output's dtype; computed in
-  // float32. Steps are made in order, each once.
+  // float32. Steps are made in order, each once. Samplers that add noise take
+  // it from `noise`; the others leave it alone.
   // REQUIRES: 0 <= i < num_steps(); equal shapes.
   virtual at::Tensor step(const at::Tensor& model_output, int i,
-                          const at::Tensor& sample) = 0;
+                          const at::Tensor& sample, NoiseSource& noise) = 0;
 
  protected:
   // `sigmas` has one value more than `timesteps`.
@@ -85,9 +99,12 @@ class NoiseScheduler {
 
   // diffusers' class name without "Scheduler", such as "EulerDiscrete".
   virtual std::string name() const = 0;
+  virtual Prediction prediction() const = 0;
+  virtual CustomSigmas custom_sigmas() const { return CustomSigmas::kRefused; }
   // True if it shifts noise levels by the size of the image.
-  virtual bool needs_image_seq_len() const = 0;
-  // Other numbers of steps are errors of make_schedule().
+  virtual bool needs_image_seq_len() const { return false; }
+  // Other numbers of steps are errors of make_schedule(), as may be some
+  // within, for which the options leave no grid of falling levels.
   virtual StepRange step_range() const = 0;
   // Computes the noise levels of a generation. Errors are INVALID_ARGUMENT.
   virtual absl::StatusOr<std::unique_ptr<NoiseSchedule>> make_schedule(

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -22,6 +23,9 @@ namespace ferry {
 // that nobody asked for: an option is never ignored. Keys that start with an
 // underscore are diffusers' own notes, and are.
 //
+// A configuration for another class can be derived from a file, as diffusers'
+// from_config does.
+//
 // Not thread-safe.
 class SchedulerConfig {
  public:
@@ -29,9 +33,19 @@ class SchedulerConfig {
   // duplicate keys.
   static absl::StatusOr<SchedulerConfig> load(
       const std::filesystem::path& file);
+  // The same for text; `file` stands in the errors.
+  static absl::StatusOr<SchedulerConfig> parse(
+      const std::string& text, const std::filesystem::path& file);
+  // The file's keys for another class, or the same one: what `class_name` has
+  // no use for is dropped, and `options`, a JSON object in text, is put over
+  // the rest; empty: nothing is. `origin` replaces the file's name in errors.
+  absl::StatusOr<SchedulerConfig> derive(const std::string& class_name,
+                                         const std::string& options,
+                                         const std::string& origin) const;
 
   const std::string& class_name() const { return class_name_; }
-  const std::filesystem::path& file() const { return file_; }
+  // What errors start with: the file, or where it was derived.
+  const std::string& origin() const { return origin_; }
 
   bool get_bool(const char* key, bool fallback);
   int64_t get_int(const char* key, int64_t fallback, int64_t min, int64_t max);
@@ -42,15 +56,19 @@ class SchedulerConfig {
   std::optional<double> get_optional_double(
       const char* key, double min = std::numeric_limits<double>::lowest(),
       double max = std::numeric_limits<double>::max());
+  // Whole numbers, none when the key is absent.
+  std::vector<int64_t> get_int_list(const char* key);
   // One of `choices`.
   std::string get_choice(const char* key, const char* fallback,
                          const std::vector<absl::string_view>& choices);
 
   // Remembers an error unless the key is absent, null or false.
   void refuse(const char* key);
-  // Accepts a key whatever it holds: an option of another diffusers class,
-  // that configurations carry from one class to the next.
-  void ignore(const char* key);
+  // Accepts the options of diffusers' samplers for variance-preserving models,
+  // whatever they hold: it calls these classes compatible, carries options from
+  // one to the next, and drops what a class has no use for. To be called when
+  // all options of the class itself have been read.
+  void ignore_compatible_options();
   // Remembers an error about `key`.
   void add_error(absl::string_view key, absl::string_view problem);
 
@@ -63,9 +81,10 @@ class SchedulerConfig {
   // Returns the key's value or nullptr, and marks the key as known.
   const nlohmann::json* find(const char* key);
 
-  std::filesystem::path file_;
+  std::string origin_;
   nlohmann::json values_;
   std::string class_name_;
+  // Keys that may stay unread.
   std::set<std::string> known_;
   std::vector<std::string> errors_;
 };

@@ -46,12 +46,15 @@ tokenizers {
   add_eos: true
   $2
 }
+scheduler {$4
+}
 $3
 )",
       options.guidance,
       options.guidance == "GUIDANCE_NONE" ? "" : "guidance_scale: 3",
       options.attention_mask ? "attention_mask: true" : "",
-      options.half_weights ? "compute_dtype: COMPUTE_DTYPE_FLOAT32" : "");
+      options.half_weights ? "compute_dtype: COMPUTE_DTYPE_FLOAT32" : "",
+      options.scheduler);
 }
 
 absl::Status write_file(const std::filesystem::path& path,

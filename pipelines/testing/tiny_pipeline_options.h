@@ -20,6 +20,23 @@ struct TinyPipelineOptions {
   bool attention_mask = false;
   // GUIDANCE_NONE, GUIDANCE_CLASSIFIER_FREE or GUIDANCE_EMBEDDED.
   std::string guidance = "GUIDANCE_CLASSIFIER_FREE";
+  // Fields of the manifest's scheduler. The package's own is
+  // FlowMatchEulerDiscrete.
+  std::string scheduler = R"(
+  choices {
+    name: "UniPCMultistep"
+    options: '{"prediction_type": "flow_prediction", "use_flow_sigmas": true}'
+  }
+  choices {
+    name: "DPMSolverMultistep"
+    options: '{"prediction_type": "flow_prediction", "use_flow_sigmas": true}'
+  }
+  choices {
+    name: "DPMSolverMultistepSDE"
+    class_name: "DPMSolverMultistepScheduler"
+    options: '{"prediction_type": "flow_prediction", "use_flow_sigmas": true,'
+             ' "algorithm_type": "sde-dpmsolver++"}'
+  })";
   // Declares components and blocks; else they are found by their names.
   bool declared = true;
 

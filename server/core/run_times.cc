@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "server/core/sampling_spec.h"
+
 namespace ferry {
 namespace {
 
@@ -9,8 +11,8 @@ constexpr size_t kKeptSamples = 32;
 constexpr double kSimilar = 2;
 
 double work_of(const v1::GenerationSpec& spec) {
-  return static_cast<double>(spec.num_inference_steps()) * spec.height() *
-         spec.width() * spec.num_images();
+  return static_cast<double>(count_steps(spec)) * spec.height() * spec.width() *
+         spec.num_images();
 }
 
 }  // namespace

@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "google/protobuf/message.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "server/core/errors.h"
 #include "server/core/output_spec.h"
 #include "server/core/proto_time.h"
+#include "server/core/sampling_spec.h"
 
 namespace ferry {
 namespace {
@@ -107,7 +107,6 @@ class SpecCheck {
   void check_sampling();
   void check_guidance();
   void check_seed();
-  void check_scheduler();
   void check_output();
   void check_preview();
   void check_unsupported();
@@ -248,15 +247,12 @@ void SpecCheck::check_pixels() {
 }
 
 void SpecCheck::check_sampling() {
-  v1::GenerationSpec& spec = result_.spec;
-  if (!spec.has_num_inference_steps()) {
-    spec.set_num_inference_steps(pipeline_.defaults().num_inference_steps());
+  for (FieldViolation& violation :
+       complete_sampling_spec(pipeline_, limits_, &result_.spec)) {
+    violations_.push_back(std::move(violation));
   }
-  check_range("spec.num_inference_steps", spec.num_inference_steps(), 1,
-              limits_.max_num_inference_steps());
   check_guidance();
   check_seed();
-  check_scheduler();
 }
 
 void SpecCheck::check_guidance() {
@@ -293,24 +289,6 @@ void SpecCheck::check_seed() {
   }
 }
 
-void SpecCheck::check_scheduler() {
-  v1::GenerationSpec& spec = result_.spec;
-  const auto& known = pipeline_.schedulers();
-  if (spec.scheduler().empty()) {
-    if (!pipeline_.defaults().scheduler().empty()) {
-      spec.set_scheduler(pipeline_.defaults().scheduler());
-    } else if (!known.empty()) {
-      spec.set_scheduler(known.Get(0));
-    }
-  } else if (std::find(known.begin(), known.end(), spec.scheduler()) ==
-             known.end()) {
-    const std::string allowed = absl::StrJoin(known, ", ");
-    add(Kind::kUnknown, "spec.scheduler",
-        absl::StrCat("must be empty or one of: ", allowed),
-        {{"allowed", allowed}});
-  }
-}
-
 void SpecCheck::check_output() {
   for (FieldViolation& violation :
        complete_output_spec(limits_, &result_.spec)) {
@@ -333,7 +311,6 @@ void SpecCheck::check_unsupported() {
       {"request_id", !request_.request_id().empty()},
       {"detach", request_.detach()},
       {"spec.true_cfg_scale", spec.has_true_cfg_scale()},
-      {"spec.sigmas", spec.sigmas_size() > 0},
       {"spec.input_images", spec.input_images_size() > 0},
       {"spec.mask_image", spec.has_mask_image()},
       {"spec.strength", spec.has_strength()},

@@ -191,6 +191,16 @@ std::vector<Case> text_cases() {
       {"scheduler_known", scheduler("EulerDiscrete"), ""},
       {"scheduler_unknown", scheduler("Euler"), "spec.scheduler",
        "UNKNOWN_PARAMETER"},
+      {"sigmas", [](Request& r) { r.mutable_spec()->add_sigmas(0.5); }, ""},
+      {"sigmas_nan",
+       [](Request& r) { r.mutable_spec()->add_sigmas(std::nan("")); },
+       "spec.sigmas"},
+      {"sigmas_and_steps",
+       [](Request& r) {
+         r.mutable_spec()->add_sigmas(0.5);
+         r.mutable_spec()->set_num_inference_steps(1);
+       },
+       "spec.sigmas", "CONFLICTING_FIELDS"},
       {"queue_timeout_malformed",
        [](Request& r) {
          r.mutable_queue_timeout()->set_seconds(1);
@@ -320,8 +330,6 @@ std::vector<Case> unsupported_cases() {
       unsupported("detach", [](Request& r) { r.set_detach(true); }),
       unsupported("spec.true_cfg_scale",
                   [](Request& r) { r.mutable_spec()->set_true_cfg_scale(0); }),
-      unsupported("spec.sigmas",
-                  [](Request& r) { r.mutable_spec()->add_sigmas(0.5); }),
       unsupported("spec.input_images",
                   [](Request& r) { r.mutable_spec()->add_input_images(); }),
       unsupported("spec.mask_image",

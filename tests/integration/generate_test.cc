@@ -98,6 +98,42 @@ TEST_F(GenerateTest, PromptAndGuidanceChangeThePicture) {
   EXPECT_NE(generate_one(other), negative);
 }
 
+TEST_F(GenerateTest, TheSchedulerChangesThePicture) {
+  const v1::Pipeline pipeline = daemon().get_pipeline("pipelines/tiny");
+  ASSERT_THAT(pipeline.schedulers(),
+              ElementsAre("FlowMatchEulerDiscrete", "UniPCMultistep",
+                          "DPMSolverMultistep", "DPMSolverMultistepSDE"));
+  std::set<std::string> pictures;
+  for (const std::string& name : pipeline.schedulers()) {
+    v1::GenerateRequest request = make_request(11);
+    request.mutable_spec()->set_scheduler(name);
+    GenerateCall call(generation(), request);
+    ASSERT_TRUE(call.finish().ok()) << describe(call.finish());
+    EXPECT_EQ(call.job().effective_spec().scheduler(), name);
+    ASSERT_THAT(call.outputs(), SizeIs(1));
+    pictures.insert(call.outputs().at(0));
+    EXPECT_EQ(generate_one(request), call.outputs().at(0)) << name;
+  }
+  EXPECT_THAT(pictures, SizeIs(pipeline.schedulers_size()));
+  EXPECT_EQ(pictures.count(generate_one(make_request(11))), 1u);
+}
+
+TEST_F(GenerateTest, SigmasReplaceTheSteps) {
+  v1::GenerateRequest request = make_request(11);
+  request.mutable_spec()->clear_num_inference_steps();
+  for (double sigma : {1.0, 0.9, 0.4})
+    request.mutable_spec()->add_sigmas(sigma);
+  GenerateCall call(generation(), request);
+  ASSERT_TRUE(call.finish().ok()) << describe(call.finish());
+  EXPECT_EQ(call.job().progress().total_steps(), 3);
+  const v1::GenerationSpec& effective = call.job().effective_spec();
+  EXPECT_FALSE(effective.has_num_inference_steps());
+  EXPECT_THAT(effective.sigmas(), ElementsAre(1.0, 0.9, 0.4));
+  v1::GenerateRequest again;
+  *again.mutable_spec() = effective;
+  EXPECT_EQ(generate_one(again), call.outputs().at(0));
+}
+
 TEST_F(GenerateTest, EventsComeInOrder) {
   GenerateCall call(generation(), slow_request());
   ASSERT_TRUE(call.finish().ok()) << describe(call.finish());

@@ -237,6 +237,42 @@ TEST_F(ValidationTest, Scheduler) {
                  "UNKNOWN_PARAMETER");
 }
 
+TEST_F(ValidationTest, Sigmas) {
+  const int max = limits().max_num_inference_steps();
+  const auto levels = [](const std::vector<double>& sigmas,
+                         const std::string& scheduler = "") {
+    return on_spec([=](GenerationSpec& spec) {
+      spec.clear_num_inference_steps();
+      spec.set_scheduler(scheduler);
+      for (double sigma : sigmas) spec.add_sigmas(sigma);
+    });
+  };
+  std::vector<double> most;
+  for (int i = 0; i < max; ++i) most.push_back(1 - 0.5 * i / max);
+  expect_accepted(levels({1}));
+  expect_accepted(levels(most));
+  expect_accepted(levels({0.9, 0.1}, "UniPCMultistep"));
+  most.push_back(0.1);
+  for (const std::vector<double>& bad :
+       {std::vector<double>{0},
+        {1.1},
+        {-1},
+        {std::nan("")},
+        {0.5, 0.5},
+        {0.5, 0.6},
+        {std::numeric_limits<double>::infinity(), 0.5},
+        most}) {
+    expect_refused("spec.sigmas", levels(bad));
+  }
+  expect_refused("spec.sigmas", levels({0.9, 0.1}, "DPMSolverMultistep"),
+                 "CONFLICTING_FIELDS");
+  expect_refused("spec.sigmas", on_spec([](GenerationSpec& spec) {
+                   spec.set_num_inference_steps(1);
+                   spec.add_sigmas(1);
+                 }),
+                 "CONFLICTING_FIELDS");
+}
+
 TEST_F(ValidationTest, OutputAndPreview) {
   const auto format = [](OutputSpec::Format value) {
     return on_spec([value](GenerationSpec& spec) {
@@ -357,9 +393,6 @@ TEST_F(ValidationTest, LaterFeaturesAreRefused) {
       on_spec([](GenerationSpec& spec) { spec.mutable_mask_image(); }), reason);
   expect_refused("spec.strength",
                  on_spec([](GenerationSpec& spec) { spec.set_strength(1); }),
-                 reason);
-  expect_refused("spec.sigmas",
-                 on_spec([](GenerationSpec& spec) { spec.add_sigmas(1); }),
                  reason);
   expect_refused("spec.max_sequence_length", on_spec([](GenerationSpec& spec) {
                    spec.set_max_sequence_length(8);

@@ -27,6 +27,11 @@ TOLERANCE = 1e-7
 
 FLOW = "FlowMatchEulerDiscreteScheduler"
 EULER = "EulerDiscreteScheduler"
+ANCESTRAL = "EulerAncestralDiscreteScheduler"
+DDIM = "DDIMScheduler"
+COGVIDEOX = "CogVideoXDDIMScheduler"
+DPM = "DPMSolverMultistepScheduler"
+UNIPC = "UniPCMultistepScheduler"
 STEPS = [1, 2, 5, 20, 50]
 # 50 steps only where a trajectory is unlike the others: the file stays small.
 FEW = [1, 2, 5, 20]
@@ -38,6 +43,20 @@ SDXL = {
     "timestep_spacing": "leading",
     "steps_offset": 1,
 }
+
+SD15 = {**SDXL, "clip_sample": False, "set_alpha_to_one": False}
+ZERO_SNR = {
+    "prediction_type": "v_prediction",
+    "rescale_betas_zero_snr": True,
+    "timestep_spacing": "trailing",
+}
+COGVIDEOX_2B = {
+    **ZERO_SNR, "clip_sample": False, "set_alpha_to_one": True,
+    "snr_shift_scale": 3.0}
+FLOW_SOLVER = {"prediction_type": "flow_prediction", "use_flow_sigmas": True}
+SDE = {"algorithm_type": "sde-dpmsolver++"}
+# Noise is drawn from it, as a job draws it.
+SEED = 7
 
 # name -> (class, options, step counts, what set_timesteps gets beside them)
 CASES = {
@@ -112,13 +131,132 @@ CASES = {
         EULER, {"num_train_timesteps": 500, "timestep_spacing": "trailing"},
         FEW, {}),
     "euler_custom_sigmas": (EULER, SDXL, [2, 5, 20], {"grid": "to_zero"}),
+    "ancestral_default": (ANCESTRAL, {}, FEW, {}),
+    "ancestral_sdxl": (ANCESTRAL, SDXL, STEPS, {}),
+    "ancestral_trailing": (
+        ANCESTRAL, {**SDXL, "timestep_spacing": "trailing"}, FEW, {}),
+    "ancestral_zero_snr": (ANCESTRAL, {**SDXL, **ZERO_SNR}, FEW, {}),
+    "ancestral_cosine": (
+        ANCESTRAL,
+        {"beta_schedule": "squaredcos_cap_v2",
+         "prediction_type": "v_prediction"}, FEW, {}),
+    "ddim_default": (DDIM, {}, FEW, {}),
+    "ddim_sd15": (DDIM, SD15, STEPS, {}),
+    "ddim_clip_range": (
+        DDIM, {"clip_sample_range": 0.75, "timestep_spacing": "trailing"}, FEW,
+        {}),
+    "ddim_zero_snr": (DDIM, {**SD15, **ZERO_SNR}, FEW, {}),
+    "ddim_sample_linspace": (
+        DDIM,
+        {**SD15, "prediction_type": "sample", "timestep_spacing": "linspace"},
+        FEW, {}),
+    "ddim_cosine": (
+        DDIM,
+        {"beta_schedule": "squaredcos_cap_v2", "clip_sample": False,
+         "prediction_type": "v_prediction"}, FEW, {}),
+    "cogvideox_2b": (COGVIDEOX, COGVIDEOX_2B, STEPS, {}),
+    "cogvideox_5b": (
+        COGVIDEOX, {**COGVIDEOX_2B, "snr_shift_scale": 1.0}, FEW, {}),
+    "cogvideox_epsilon": (
+        COGVIDEOX, {"beta_schedule": "linear", "set_alpha_to_one": False}, FEW,
+        {}),
+    "dpm_pixart": (DPM, {}, STEPS, {}),
+    "dpm_sdxl": (DPM, SDXL, FEW, {}),
+    "dpm_sdxl_karras": (
+        DPM, {**SDXL, "use_karras_sigmas": True}, STEPS, {}),
+    "dpm_sigma_ends": (
+        DPM,
+        {**SDXL, "use_karras_sigmas": True, "sigma_min": 0.05,
+         "sigma_max": 12.5}, FEW, {}),
+    "dpm_exponential": (
+        DPM, {**SDXL, "use_exponential_sigmas": True}, FEW, {}),
+    "dpm_trailing": (
+        DPM, {**SDXL, "timestep_spacing": "trailing"}, FEW, {}),
+    "dpm_zero_snr": (DPM, {**SDXL, **ZERO_SNR}, FEW, {}),
+    "dpm_heun": (DPM, {**SDXL, "solver_type": "heun"}, FEW, {}),
+    "dpm_order_1": (DPM, {"solver_order": 1}, FEW, {}),
+    "dpm_order_3": (DPM, {**SDXL, "solver_order": 3}, STEPS, {}),
+    "dpm_order_3_to_the_end": (
+        DPM,
+        {"solver_order": 3, "lower_order_final": False,
+         "final_sigmas_type": "sigma_min"}, FEW, {}),
+    "dpm_euler_at_final": (
+        DPM, {"euler_at_final": True, "final_sigmas_type": "sigma_min"}, FEW,
+        {}),
+    "dpm_sample": (DPM, {"prediction_type": "sample"}, FEW, {}),
+    "dpm_cosine_clipped": (
+        DPM,
+        {"beta_schedule": "squaredcos_cap_v2", "lambda_min_clipped": -5.1,
+         "prediction_type": "v_prediction"}, FEW, {}),
+    "dpm_cosine_karras": (
+        DPM,
+        {"beta_schedule": "squaredcos_cap_v2", "use_karras_sigmas": True},
+        FEW, {}),
+    "dpm_flow_sana": (DPM, {**FLOW_SOLVER, "flow_shift": 3.0}, STEPS, {}),
+    "dpm_flow_sigma_min": (
+        DPM, {**FLOW_SOLVER, "final_sigmas_type": "sigma_min"}, FEW, {}),
+    "dpm_flow_dynamic": (
+        DPM, {**FLOW_SOLVER, "use_dynamic_shifting": True}, FEW,
+        {"image_seq_len": 1000}),
+    "dpm_sde": (DPM, {**SDXL, **SDE}, FEW, {}),
+    "dpm_sde_karras": (
+        DPM,
+        {**SDXL, **SDE, "use_karras_sigmas": True, "solver_type": "heun"},
+        FEW, {}),
+    "dpm_sde_flow": (
+        DPM, {**FLOW_SOLVER, **SDE, "flow_shift": 3.0, "solver_order": 1},
+        FEW, {}),
+    "unipc_default": (UNIPC, {}, STEPS, {}),
+    "unipc_sdxl_karras": (
+        UNIPC, {**SDXL, "use_karras_sigmas": True}, FEW, {}),
+    "unipc_exponential": (
+        UNIPC, {**SDXL, "use_exponential_sigmas": True}, FEW, {}),
+    "unipc_wan_480p": (UNIPC, {**FLOW_SOLVER, "flow_shift": 3.0}, STEPS, {}),
+    "unipc_wan_720p": (UNIPC, {**FLOW_SOLVER, "flow_shift": 5.0}, FEW, {}),
+    "unipc_flow_karras": (
+        UNIPC,
+        {**FLOW_SOLVER, "use_karras_sigmas": True, "sigma_min": 0.01,
+         "sigma_max": 200.0}, FEW, {}),
+    "unipc_flow_custom_sigmas": (
+        UNIPC, {**FLOW_SOLVER, "flow_shift": 3.0}, FEW, {"grid": "pipeline"}),
+    "unipc_qwen": (
+        UNIPC,
+        {**FLOW_SOLVER, "use_dynamic_shifting": True, "shift_terminal": 0.02,
+         "max_image_seq_len": 8192, "max_shift": 0.9},
+        [2, 5, 20], {"grid": "pipeline", "image_seq_len": 6032}),
+    "unipc_flow_sigma_min": (
+        UNIPC, {**FLOW_SOLVER, "final_sigmas_type": "sigma_min"}, FEW, {}),
+    # With a last level of zero diffusers makes NaN of the last step.
+    "unipc_bh1": (
+        UNIPC,
+        {**SDXL, "solver_type": "bh1", "final_sigmas_type": "sigma_min"}, FEW,
+        {}),
+    "unipc_order_1": (UNIPC, {"solver_order": 1}, FEW, {}),
+    "unipc_order_3": (
+        UNIPC, {**FLOW_SOLVER, "flow_shift": 5.0, "solver_order": 3}, STEPS,
+        {}),
+    "unipc_order_3_to_the_end": (
+        UNIPC,
+        {**SDXL, "solver_order": 3, "lower_order_final": False,
+         "final_sigmas_type": "sigma_min"}, FEW, {}),
+    "unipc_predict_noise": (
+        UNIPC, {"predict_x0": False, "final_sigmas_type": "sigma_min"}, FEW,
+        {}),
+    "unipc_predict_noise_of_v": (
+        UNIPC,
+        {**SDXL, "predict_x0": False, "final_sigmas_type": "sigma_min",
+         "prediction_type": "v_prediction"}, FEW, {}),
+    "unipc_disable_corrector": (
+        UNIPC, {**FLOW_SOLVER, "disable_corrector": [0, 2]}, FEW, {}),
+    "unipc_zero_snr": (UNIPC, {**SDXL, **ZERO_SNR}, FEW, {}),
+    "unipc_sample": (UNIPC, {"prediction_type": "sample"}, FEW, {}),
 }
 
 
 def initial_noise():
-    """Values that are exact in binary, of both signs."""
+    """A batch of one: values that are exact in binary, of both signs."""
     return torch.tensor(
-        [-2.0, -1.25, -0.5, -0.0625, 0.25, 0.75, 1.5, 2.25],
+        [[-2.0, -0.5, 0.75, 2.25]],
         dtype=torch.float32)
 
 
@@ -145,32 +283,50 @@ def calculate_shift(config, image_seq_len):
     namespace = {}
     exec(compile(ast.Module([function], []), str(source), "exec"), namespace)
     return namespace["calculate_shift"](
-        image_seq_len, config.base_image_seq_len, config.max_image_seq_len,
-        config.base_shift, config.max_shift)
+        image_seq_len, config["base_image_seq_len"],
+        config["max_image_seq_len"], config["base_shift"], config["max_shift"])
 
 
 def numbers(values):
     """The shortest decimals that give the same float32s."""
-    return [float(str(np.float32(value))) for value in values]
+    return [float(str(np.float32(value)))
+            for value in np.asarray(values).flatten()]
+
+
+# What pipelines read from the configuration of any scheduler.
+SHIFT_DEFAULTS = {
+    "base_image_seq_len": 256, "max_image_seq_len": 4096, "base_shift": 0.5,
+    "max_shift": 1.15}
+
+
+def make_scheduler(class_name, options):
+    known = options if class_name == FLOW else {
+        key: value for key, value in options.items()
+        if key not in SHIFT_DEFAULTS}
+    return getattr(diffusers, class_name).from_config(
+        {"_class_name": class_name, **known})
 
 
 def run(class_name, options, steps, extra):
-    scheduler = getattr(diffusers, class_name).from_config(
-        {"_class_name": class_name, **options})
+    scheduler = make_scheduler(class_name, options)
     arguments = {"num_inference_steps": steps}
     sigmas = None
     if "grid" in extra:
         sigmas = custom_sigmas(extra["grid"], steps)
-        if class_name == FLOW:
+        if class_name in (FLOW, UNIPC):
             sigmas = sigmas[:steps]
-        arguments = {"sigmas": [float(sigma) for sigma in sigmas]}
+        arguments = {"sigmas": np.array(sigmas)}
     if options.get("use_dynamic_shifting"):
         arguments["mu"] = calculate_shift(
-            scheduler.config, extra["image_seq_len"])
+            {**SHIFT_DEFAULTS, **options}, extra["image_seq_len"])
     scheduler.set_timesteps(**arguments)
     # As pipelines do; without it diffusers looks the first step up by its
     # timestep and starts late when two are equal.
-    scheduler.set_begin_index(0)
+    if hasattr(scheduler, "set_begin_index"):
+        scheduler.set_begin_index(0)
+    step_arguments = {"return_dict": False}
+    if class_name in (ANCESTRAL, DPM):
+        step_arguments["generator"] = torch.Generator("cpu").manual_seed(SEED)
     init_noise_sigma = getattr(scheduler, "init_noise_sigma", 1.0)
     sample = initial_noise() * init_noise_sigma
     trajectory = []
@@ -179,17 +335,18 @@ def run(class_name, options, steps, extra):
         if hasattr(scheduler, "scale_model_input"):
             model_input = scheduler.scale_model_input(sample, timestep)
         output = model(model_input, timestep)
-        sample = scheduler.step(output, timestep, sample, return_dict=False)[0]
+        sample = scheduler.step(output, timestep, sample, **step_arguments)[0]
         trajectory.append(numbers(sample))
     count = len(scheduler.timesteps)
     result = {
         "num_inference_steps": steps,
         "init_noise_sigma": numbers([init_noise_sigma])[0],
         "timesteps": numbers(scheduler.timesteps),
-        # interpolation_type log_linear leaves one that no step reads.
-        "sigmas": numbers(scheduler.sigmas[: count + 1]),
         "samples": trajectory,
     }
+    if hasattr(scheduler, "sigmas"):
+        # interpolation_type log_linear leaves one that no step reads.
+        result["sigmas"] = numbers(scheduler.sigmas[: count + 1])
     if sigmas is not None:
         result["custom_sigmas"] = [float(sigma) for sigma in sigmas]
     return result
@@ -214,6 +371,7 @@ def generate():
             "torch": torch.__version__.split("+")[0],
         },
         "initial_noise": numbers(initial_noise()),
+        "seed": SEED,
         "cases": cases,
     }
 

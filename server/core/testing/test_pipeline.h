@@ -8,8 +8,8 @@
 namespace ferry {
 
 // A text-to-image pipeline as a worker would describe it: 64 to 512 pixels in
-// multiples of 16, up to 4 images and 100 steps, with guidance. For tests of
-// validation and admission.
+// multiples of 16, up to 4 images and 100 steps, with guidance and a scheduler
+// of each kind. For tests of validation and admission.
 inline v1::Pipeline make_test_pipeline(
     const std::string& name = "pipelines/test") {
   v1::Pipeline pipeline;
@@ -23,8 +23,21 @@ inline v1::Pipeline make_test_pipeline(
   limits.set_max_pixels(512 * 256);
   limits.set_max_images(4);
   limits.set_max_num_inference_steps(100);
-  pipeline.add_schedulers("FlowMatchEulerDiscrete");
-  pipeline.add_schedulers("EulerDiscrete");
+  const auto add_scheduler = [&](const char* name,
+                                 v1::SchedulerInfo::CustomSigmas sigmas,
+                                 int min_steps) {
+    pipeline.add_schedulers(name);
+    v1::SchedulerInfo& info = *pipeline.add_scheduler_infos();
+    info.set_name(name);
+    info.set_custom_sigmas(sigmas);
+    info.set_min_num_inference_steps(min_steps);
+  };
+  add_scheduler("FlowMatchEulerDiscrete",
+                v1::SchedulerInfo::CUSTOM_SIGMAS_PER_STEP, 1);
+  add_scheduler("EulerDiscrete", v1::SchedulerInfo::CUSTOM_SIGMAS_WITH_LAST, 1);
+  add_scheduler("DPMSolverMultistep", v1::SchedulerInfo::CUSTOM_SIGMAS_REFUSED,
+                1);
+  add_scheduler("UniPCMultistep", v1::SchedulerInfo::CUSTOM_SIGMAS_PER_STEP, 2);
   v1::GenerationSpec& defaults = *pipeline.mutable_defaults();
   defaults.set_height(128);
   defaults.set_width(256);

@@ -1,0 +1,26 @@
+#include "pipelines/schedulers/noise_source.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/randn.h>
+
+namespace ferry {
+
+NoiseSource::NoiseSource(int64_t seed, int64_t pictures) {
+  for (int64_t i = 0; i < pictures; ++i) {
+    generators_.push_back(at::detail::createCPUGenerator(
+        static_cast<uint64_t>(seed) + static_cast<uint64_t>(i)));
+  }
+}
+
+at::Tensor NoiseSource::draw(at::IntArrayRef shape) {
+  std::vector<int64_t> one = shape.vec();
+  one.at(0) = 1;
+  std::vector<at::Tensor> noise;
+  for (const at::Generator& generator : generators_) {
+    noise.push_back(at::randn(one, generator, at::kFloat));
+  }
+  return at::cat(noise);
+}
+
+}  // namespace ferry
