@@ -49,7 +49,11 @@ absl::StatusOr<SchedulerConfig> SchedulerConfig::load(
     return file_error(file, "is larger than 1 MiB");
   }
   text.resize(static_cast<size_t>(stream.gcount()));
+  return parse(text, file);
+}
 
+absl::StatusOr<SchedulerConfig> SchedulerConfig::parse(
+    const std::string& text, const std::filesystem::path& file) {
   SchedulerConfig config;
   config.file_ = file;
   std::string duplicate;

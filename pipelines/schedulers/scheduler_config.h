@@ -29,6 +29,9 @@ class SchedulerConfig {
   // duplicate keys.
   static absl::StatusOr<SchedulerConfig> load(
       const std::filesystem::path& file);
+  // The same for text; `file` stands in the errors.
+  static absl::StatusOr<SchedulerConfig> parse(
+      const std::string& text, const std::filesystem::path& file);
 
   const std::string& class_name() const { return class_name_; }
   const std::filesystem::path& file() const { return file_; }
