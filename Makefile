@@ -1,7 +1,7 @@
 # Each target sets up by itself what it needs and is missing.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test lint format demo bench goldens-check
+.PHONY: help setup build test test-asan test-tsan fuzz lint format demo bench goldens-check
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -14,6 +14,15 @@ build: setup  ## build everything; programs come to lie below bazel-bin/
 
 test:  ## run all tests that need no GPU
 	tools/test
+
+test-asan:  ## C++ tests without LibTorch: addresses, leaks, undefined behaviour
+	tools/test_sanitized asan
+
+test-tsan:  ## C++ tests without LibTorch: data races
+	tools/test_sanitized tsan
+
+fuzz:  ## every libFuzzer program for SECONDS, 20 unless given
+	tools/fuzz $(SECONDS)
 
 lint: setup  ## formatting, clang-tidy, buf, and the rules of the build
 	tools/lint/run

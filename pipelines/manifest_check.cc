@@ -90,13 +90,7 @@ void check_tasks(const PipelineManifest& manifest, Violations* violations) {
 
 // Clients get it in every list of pipelines.
 void check_version(absl::string_view version, Violations* violations) {
-  bool valid = version.size() <= kMaxVersionBytes;
-  while (valid && !version.empty()) {
-    const size_t length = utf8_valid_length(version);
-    valid = length > 0;
-    version.remove_prefix(length);
-  }
-  if (valid) return;
+  if (version.size() <= kMaxVersionBytes && is_utf8(version)) return;
   violations->add("version", absl::StrCat("must be at most ", kMaxVersionBytes,
                                           " bytes of UTF-8"));
 }

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,8 @@
 
 namespace ferry {
 namespace {
+
+using config::v1::PipelineManifest;
 
 constexpr char kManifestFile[] = "ferry.txtpb";
 constexpr size_t kMaxManifestBytes = 1 << 20;
@@ -65,19 +68,24 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
 
 }  // namespace
 
-absl::StatusOr<Package> Package::load(const std::filesystem::path& directory) {
-  ASSIGN_OR_RETURN(const std::string text, read_manifest(directory));
-  Package package{directory, {}};
+absl::StatusOr<PipelineManifest> parse_manifest(const std::string& text) {
+  PipelineManifest manifest;
   google::protobuf::TextFormat::Parser parser;
   ErrorCollector errors;
   parser.RecordErrorsTo(&errors);
-  if (!parser.ParseFromString(text, &package.manifest)) return errors.status();
-  fill_manifest_defaults(&package.manifest);
-  if (absl::Status status = check_manifest(package.manifest); !status.ok()) {
+  if (!parser.ParseFromString(text, &manifest)) return errors.status();
+  fill_manifest_defaults(&manifest);
+  if (absl::Status status = check_manifest(manifest); !status.ok()) {
     return absl::Status(status.code(),
                         absl::StrCat(kManifestFile, ": ", status.message()));
   }
-  return package;
+  return manifest;
+}
+
+absl::StatusOr<Package> Package::load(const std::filesystem::path& directory) {
+  ASSIGN_OR_RETURN(const std::string text, read_manifest(directory));
+  ASSIGN_OR_RETURN(PipelineManifest manifest, parse_manifest(text));
+  return Package{directory, std::move(manifest)};
 }
 
 }  // namespace ferry

@@ -22,4 +22,8 @@ struct Package {
   static absl::StatusOr<Package> load(const std::filesystem::path& directory);
 };
 
+// Parses and checks the text of a manifest, as Package::load does; for fuzzing.
+absl::StatusOr<config::v1::PipelineManifest> parse_manifest(
+    const std::string& text);
+
 }  // namespace ferry

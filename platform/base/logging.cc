@@ -7,7 +7,10 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/time/time.h"
@@ -15,6 +18,9 @@
 
 namespace ferry {
 namespace {
+
+// Names that clients send may be as large as a request.
+constexpr size_t kMaxValueBytes = 4096;
 
 // Fields of the line that this thread writes: spdlog's message has no place
 // for them, and its sinks format on the thread that logs.
@@ -32,6 +38,13 @@ absl::string_view level_name(spdlog::level::level_enum level) {
     default:
       return "error";
   }
+}
+
+std::string shorten(const std::string& value) {
+  if (value.size() <= kMaxValueBytes) return value;
+  size_t end = kMaxValueBytes;
+  while (end > 0 && (static_cast<uint8_t>(value[end]) & 0xC0) == 0x80) --end;
+  return absl::StrCat(value.substr(0, end), "… (", value.size(), " bytes)");
 }
 
 spdlog::level::level_enum to_spdlog(LogLevel level) {
@@ -91,7 +104,7 @@ class EscapingFormatter final : public spdlog::formatter {
         if (field.is_number() && last >= '0' && last <= '9') {
           line.append(field.value());
         } else {
-          append_json_string(field.value(), &line);
+          append_json_string(shorten(field.value()), &line);
         }
       }
     }
@@ -108,7 +121,7 @@ class EscapingFormatter final : public spdlog::formatter {
       for (const LogField& field : *current_fields) {
         if (field.value().empty()) continue;
         absl::StrAppend(&line, " ", field.key(), "=");
-        append_log_value(field.value(), &line);
+        append_log_value(shorten(field.value()), &line);
       }
     }
     return line;

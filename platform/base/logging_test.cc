@@ -100,6 +100,15 @@ TEST_F(LoggingTest, LeavesEmptyFieldsOut) {
   EXPECT_TRUE(line.contains("pipeline"));
 }
 
+TEST_F(LoggingTest, CutsLongValuesBetweenCharacters) {
+  start(LogFormat::kJson);
+  std::string value(4095, 'x');
+  for (int i = 0; i < 100'000; ++i) value += "é";
+  log_info("x", {{"error", value}});
+  EXPECT_EQ(nlohmann::json::parse(lines()[0])["error"],
+            std::string(4095, 'x') + "… (204095 bytes)");
+}
+
 TEST_F(LoggingTest, FieldsBelongToOneLine) {
   start(LogFormat::kText);
   log_info("first", {{"job", "jobs/1"}});

@@ -28,4 +28,13 @@ size_t utf8_valid_length(absl::string_view text) {
   return overlong || surrogate || too_large ? 0 : length;
 }
 
+bool is_utf8(absl::string_view text) {
+  while (!text.empty()) {
+    const size_t length = utf8_valid_length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
 }  // namespace ferry

@@ -14,4 +14,7 @@ size_t utf8_lead_length(absl::string_view text);
 // is none. REQUIRES: `text` is not empty.
 size_t utf8_valid_length(absl::string_view text);
 
+// Whether the whole text is valid UTF-8.
+bool is_utf8(absl::string_view text);
+
 }  // namespace ferry

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
 
 namespace ferry {
@@ -32,6 +33,13 @@ TEST(Utf8Test, LeadTellsTheLengthButNotBeyondTheText) {
   EXPECT_EQ(utf8_lead_length("\xe6zzz"), 3u);
   EXPECT_EQ(utf8_lead_length("\xf0zzzz"), 4u);
   EXPECT_EQ(utf8_lead_length("\xf0z"), 2u);
+}
+
+TEST(Utf8Test, WholeTexts) {
+  EXPECT_TRUE(is_utf8(""));
+  EXPECT_TRUE(is_utf8(absl::string_view("a\0\xC3\xA9", 4)));
+  EXPECT_FALSE(is_utf8("a\xC3"));
+  EXPECT_FALSE(is_utf8("\xC3\xA9\xFFz"));
 }
 
 }  // namespace

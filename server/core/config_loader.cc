@@ -14,9 +14,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/tokenizer.h"
+#include "google/protobuf/message.h"
 #include "google/protobuf/text_format.h"
 #include "platform/base/logging.h"
+#include "platform/base/utf8.h"
 #include "server/core/address.h"
 #include "server/core/proto_time.h"
 
@@ -51,6 +54,7 @@ class ConfigCheck {
       : config_(config) {}
 
   absl::StatusOr<DaemonConfig> run() {
+    check_texts(config_, "");
     check_pipelines();
     check_serving();
     check_limits();
@@ -105,6 +109,8 @@ class ConfigCheck {
     *out = value;
   }
 
+  void check_texts(const google::protobuf::Message& message,
+                   const std::string& prefix);
   void check_pipelines();
   void check_pipeline(int index, std::set<std::string>* names);
   void check_serving();
@@ -129,6 +135,34 @@ bool is_pipeline_name(const std::string& name) {
                        return plain(c) || c == '.' || c == '_' || c == '-';
                      }) &&
          name.find("..") == std::string::npos;
+}
+
+// The text format takes any bytes. A path with NUL would name another file, and
+// what is no UTF-8 cannot be sent to a worker.
+void ConfigCheck::check_texts(const google::protobuf::Message& message,
+                              const std::string& prefix) {
+  using google::protobuf::FieldDescriptor;
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  std::vector<const FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    const std::string name = absl::StrCat(prefix, field->name());
+    if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+      const std::string text = reflection.GetString(message, field);
+      if (!is_utf8(text) || text.find('\0') != std::string::npos) {
+        errors_.push_back(absl::StrCat(name, ": must be UTF-8 without NUL"));
+      }
+    } else if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
+      continue;
+    } else if (!field->is_repeated()) {
+      check_texts(reflection.GetMessage(message, field), name + ".");
+    } else {
+      for (int i = 0; i < reflection.FieldSize(message, field); ++i) {
+        check_texts(reflection.GetRepeatedMessage(message, field, i),
+                    absl::StrCat(name, "[", i, "]."));
+      }
+    }
+  }
 }
 
 void ConfigCheck::check_pipelines() {

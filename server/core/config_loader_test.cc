@@ -98,6 +98,21 @@ TEST_F(ConfigLoaderTest, DeepTextIsAnErrorAndNoCrash) {
   EXPECT_FALSE(parse_server_config(text, "f").ok());
 }
 
+TEST_F(ConfigLoaderTest, TextsAreUtf8WithoutNul) {
+  for (const char* text : {"\\377", "/\\000x", "a\\355\\240\\200"}) {
+    const auto config =
+        parse_server_config(absl::StrCat("pipelines { name: 'a' path: '", text,
+                                         "' } log_file: '", text, "'"),
+                            "f");
+    ASSERT_TRUE(config.ok()) << config.status();
+    const absl::Status status = make_daemon_config(*config).status();
+    EXPECT_TRUE(absl::StrContains(status.message(), "pipelines[0].path: must"))
+        << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), "log_file: must"))
+        << status;
+  }
+}
+
 TEST_F(ConfigLoaderTest, AFileThatIsNotThereIsNamed) {
   const auto missing = read_server_config(directory_ + "/no.txtpb");
   EXPECT_TRUE(absl::IsNotFound(missing.status()));

@@ -106,6 +106,15 @@ absl::Status invalid_page_token() {
   return with_error_info(status, {"INVALID_PAGE_TOKEN", {}});
 }
 
+absl::Status unparsable_request(absl::string_view text_field) {
+  const ErrorInfo info{"UNPARSABLE_REQUEST", {}};
+  if (text_field.empty()) {
+    return make_error(absl::StatusCode::kInvalidArgument,
+                      "the request is no message of the method's type", info);
+  }
+  return with_error_info(invalid_field(text_field, "must be UTF-8"), info);
+}
+
 absl::Status method_not_supported(absl::string_view method) {
   return make_error(
       absl::StatusCode::kUnimplemented,

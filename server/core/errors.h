@@ -62,6 +62,10 @@ absl::Status invalid_field(absl::string_view field,
 
 absl::Status invalid_page_token();
 
+// A message that Protobuf cannot parse; `text_field` is the full name of the
+// field whose text is no UTF-8, or empty when something else is wrong.
+absl::Status unparsable_request(absl::string_view text_field);
+
 // A call of the API that this server does not serve; reason
 // METHOD_NOT_SUPPORTED.
 absl::Status method_not_supported(absl::string_view method);

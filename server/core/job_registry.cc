@@ -21,6 +21,8 @@ constexpr int kMaxPageSize = 1000;
 constexpr int kDefaultPageSize = 50;
 constexpr int64_t kMaxPageBytes = 512 << 10;
 constexpr size_t kRememberedNames = 4096;
+// Each wrong one makes a violation: a large request must not make millions.
+constexpr int kMaxStates = 64;
 
 // std::random_device reads the system's entropy and is safe to use from many
 // threads as long as each has its own.
@@ -62,6 +64,11 @@ absl::StatusOr<ListQuery> parse_query(const v1::ListJobsRequest& request,
                                       request.page_size()));
   } else if (request.page_size() > 0) {
     query.page_size = request.page_size();
+  }
+  if (request.states_size() > kMaxStates) {
+    invalid("states", absl::StrCat("must hold at most ", kMaxStates,
+                                   " states, got ", request.states_size()));
+    return field_errors(violations);
   }
   for (int i = 0; i < request.states_size(); ++i) {
     const v1::Job::State state = request.states(i);

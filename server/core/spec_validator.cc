@@ -10,11 +10,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "google/protobuf/message.h"
-#include "google/protobuf/unknown_field_set.h"
 #include "server/core/errors.h"
+#include "server/core/known_fields.h"
 #include "server/core/output_spec.h"
 #include "server/core/proto_time.h"
+#include "server/core/rpc_status.h"
 #include "server/core/sampling_spec.h"
 
 namespace ferry {
@@ -54,10 +54,9 @@ class SpecCheck {
     check_output();
     check_preview();
     check_unsupported();
-    check_unknown_fields(request_, "");
-    check_unknown_fields(request_.spec(), "spec");
-    check_unknown_fields(request_.spec().output(), "spec.output");
-    check_unknown_fields(request_.spec().preview(), "spec.preview");
+    if (auto unknown = find_unknown_field(request_); unknown.has_value()) {
+      violations_.push_back(*std::move(unknown));
+    }
   }
 
   std::vector<FieldViolation>& violations() { return violations_; }
@@ -110,8 +109,6 @@ class SpecCheck {
   void check_output();
   void check_preview();
   void check_unsupported();
-  void check_unknown_fields(const google::protobuf::Message& message,
-                            absl::string_view path);
 
   const v1::GenerateRequest& request_;
   const v1::Pipeline& pipeline_;
@@ -167,7 +164,7 @@ void SpecCheck::check_labels() {
     }
     if (value.size() > kMaxLabelValueBytes) {
       add(Kind::kInvalid,
-          absl::StrCat("labels[\"", key.substr(0, kMaxLabelKeyBytes), "\"]"),
+          absl::StrCat("labels[\"", clean_text(key, kMaxLabelKeyBytes), "\"]"),
           absl::StrCat("must be at most ", kMaxLabelValueBytes, " bytes, got ",
                        value.size()));
     }
@@ -324,18 +321,6 @@ void SpecCheck::check_unsupported() {
       add(Kind::kNotSupported, field, "is not supported by this server");
     }
   }
-}
-
-void SpecCheck::check_unknown_fields(const google::protobuf::Message& message,
-                                     absl::string_view path) {
-  const google::protobuf::UnknownFieldSet& unknown =
-      message.GetReflection()->GetUnknownFields(message);
-  if (unknown.empty()) return;
-  const std::string field =
-      absl::StrCat(path, path.empty() ? "" : ".", unknown.field(0).number());
-  add(Kind::kUnknown, field,
-      absl::StrCat("field number ", unknown.field(0).number(),
-                   " is unknown to this server"));
 }
 
 // The lower of a cap and a limit that is 0 when the pipeline sets none.

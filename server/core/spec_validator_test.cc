@@ -550,6 +550,16 @@ TEST(SpecValidatorTest, RefusesFieldsOfNewerClients) {
   EXPECT_EQ(reason_of(result.status()), "UNKNOWN_PARAMETER");
 }
 
+TEST(SpecValidatorTest, ALongKeyOfALabelIsCutBetweenCharacters) {
+  v1::GenerateRequest request = make_test_request();
+  std::string key;
+  for (int i = 0; i < 40; ++i) key += "\xC3\xA9";
+  (*request.mutable_labels())[key] = std::string(256, 'v');
+  EXPECT_EQ(violated_fields(validate(request).status()),
+            (std::vector<std::string>{
+                "labels", "labels[\"" + key.substr(0, 60) + "…\"]"}));
+}
+
 TEST(SpecValidatorTest, LimitsAreTheLowerOnesOfPipelineAndServer) {
   v1::Limits limits;
   RequestCaps caps;

@@ -6,12 +6,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "platform/base/status_macros.h"
 #include "server/frontend/listen_address.h"
+#include "server/frontend/unparsable_requests.h"
 
 namespace ferry {
 namespace {
@@ -65,6 +68,11 @@ void configure(const DaemonConfig& config, int max_threads,
   grpc::ResourceQuota quota;
   quota.SetMaxThreads(max_threads);
   builder->SetResourceQuota(quota);
+  std::vector<
+      std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
+      interceptors;
+  interceptors.push_back(std::make_unique<UnparsableRequests>());
+  builder->experimental().SetInterceptorCreators(std::move(interceptors));
 }
 
 // Returns the address that clients use.

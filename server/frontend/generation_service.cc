@@ -10,6 +10,7 @@
 #include "platform/base/status_macros.h"
 #include "server/core/errors.h"
 #include "server/core/job.h"
+#include "server/core/known_fields.h"
 #include "server/frontend/event_stream.h"
 
 namespace ferry {
@@ -51,6 +52,7 @@ grpc::Status GenerationServiceImpl::GetJob(grpc::ServerContext* context,
                                            const v1::GetJobRequest* request,
                                            v1::GetJobResponse* response) {
   const auto handler = [&](CallNotes& notes) -> absl::Status {
+    RETURN_IF_ERROR(check_known_fields(*request));
     ASSIGN_OR_RETURN(const std::shared_ptr<Job> job,
                      manager_->find(request->name()));
     notes.job = job->name();
@@ -64,6 +66,7 @@ grpc::Status GenerationServiceImpl::ListJobs(grpc::ServerContext* context,
                                              const v1::ListJobsRequest* request,
                                              v1::ListJobsResponse* response) {
   const auto handler = [&](CallNotes&) -> absl::Status {
+    RETURN_IF_ERROR(check_known_fields(*request));
     ASSIGN_OR_RETURN(*response, manager_->list(*request));
     return absl::OkStatus();
   };
@@ -74,6 +77,7 @@ grpc::Status GenerationServiceImpl::CancelJob(
     grpc::ServerContext* context, const v1::CancelJobRequest* request,
     v1::CancelJobResponse* response) {
   const auto handler = [&](CallNotes& notes) -> absl::Status {
+    RETURN_IF_ERROR(check_known_fields(*request));
     ASSIGN_OR_RETURN(v1::Job job, manager_->cancel(request->name()));
     notes.job = job.name();
     *response->mutable_job() = std::move(job);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "platform/base/status_macros.h"
 #include "server/core/errors.h"
+#include "server/core/known_fields.h"
 
 namespace ferry {
 namespace {
@@ -59,6 +60,7 @@ grpc::Status PipelineServiceImpl::ListPipelines(
   return calls_->run(
       "ferry.v1.PipelineService/ListPipelines", *context,
       [&](CallNotes&) -> absl::Status {
+        RETURN_IF_ERROR(check_known_fields(*request));
         RETURN_IF_ERROR(list_page(*request, directory_.list(), response));
         for (auto& pipeline : *response->mutable_pipelines()) {
           complete(&pipeline);
@@ -71,6 +73,7 @@ grpc::Status PipelineServiceImpl::GetPipeline(
     grpc::ServerContext* context, const v1::GetPipelineRequest* request,
     v1::GetPipelineResponse* response) {
   const auto handler = [&](CallNotes& notes) -> absl::Status {
+    RETURN_IF_ERROR(check_known_fields(*request));
     if (!absl::StartsWith(request->name(), "pipelines/")) {
       return invalid_field("name", "must be pipelines/{pipeline}");
     }

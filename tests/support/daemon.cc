@@ -41,6 +41,10 @@ ChildProcess::Options Daemon::process_options(const Options& options) const {
       absl::StrCat("--address_file=", address_file_),
       "--intra_op_threads=1",
   };
+  if (has_product_folder()) {
+    result.arguments.push_back(absl::StrCat(
+        "--worker_path=", product_program("server/worker/ferry_worker")));
+  }
   std::string pipelines;
   for (const auto& [name, package] : options.pipelines) {
     absl::StrAppend(&pipelines, pipelines.empty() ? "" : ",", name, "=",

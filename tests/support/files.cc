@@ -11,6 +11,11 @@
 #include "absl/strings/str_cat.h"
 
 namespace ferry {
+namespace {
+
+constexpr char kProductFolder[] = "FERRY_PRODUCT_BIN";
+
+}  // namespace
 
 std::string test_tmpdir() {
   const char* directory = getenv("TEST_TMPDIR");
@@ -36,6 +41,13 @@ std::string runfile(absl::string_view path) {
   }
   return absl::StrCat(root, "/ferry/", path);
 }
+
+std::string product_program(absl::string_view path) {
+  const char* folder = getenv(kProductFolder);
+  return folder == nullptr ? runfile(path) : absl::StrCat(folder, "/", path);
+}
+
+bool has_product_folder() { return getenv(kProductFolder) != nullptr; }
 
 std::optional<std::string> read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

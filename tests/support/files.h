@@ -19,6 +19,14 @@ std::string make_directory(absl::string_view name);
 // repository.
 std::string runfile(absl::string_view path);
 
+// The same for a program that links LibTorch. Sanitizer builds do not make
+// those: there it is the ordinary build's, in the folder that the environment's
+// FERRY_PRODUCT_BIN names.
+std::string product_program(absl::string_view path);
+
+// Whether product_program() is not the runfile.
+bool has_product_folder();
+
 // The whole file; nothing when it cannot be read.
 std::optional<std::string> read_file(const std::string& path);
 

@@ -18,7 +18,7 @@ std::string make_package(const std::vector<std::string>& flags) {
   if (!directory.empty()) return directory;
   directory = make_directory("package");
   ChildProcess::Options options;
-  options.arguments = {runfile("pipelines/testing/make_tiny_pipeline"),
+  options.arguments = {product_program("pipelines/testing/make_tiny_pipeline"),
                        absl::StrCat("--output=", directory)};
   options.arguments.insert(options.arguments.end(), flags.begin(), flags.end());
   const ProcessResult result = run_process(options);
