@@ -7,6 +7,7 @@ are those that Bazel has built: the stage that compiles them is left out.
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -28,7 +29,8 @@ COMPILERS = ("gcc", "cc", "g++", "clang", "ld", "as", "make", "bazel",
 
 
 def reason_to_skip():
-    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    found = pathlib.Path("../container_tools/tools.txt").read_text().split()
+    missing = [tool for tool in TOOLS if tool not in found]
     if missing:
         return ("the container image is not tested here: it needs "
                 + ", ".join(missing))
@@ -96,16 +98,14 @@ class Store:
         return ["podman", *self._place, "--runtime=runc",
                 "--cgroup-manager=cgroupfs", *arguments]
 
-    def command(self, *arguments, entrypoint=None):
-        """Runs the image as Kubernetes would by the manifests: without
-        rights, and nothing can be written."""
-        flags = [f"--entrypoint={entrypoint}"] if entrypoint else []
+    def start(self, *arguments):
+        """The command that runs the image, as Kubernetes would by the
+        manifests: without rights, and nothing can be written."""
         return self.podman(
             "run", "--rm", "--pull=never", "--network=host", "--read-only",
             "--read-only-tmpfs=false", "--cap-drop=all",
             "--security-opt=no-new-privileges", "--ulimit=nofile=1024:1024",
-            "--ulimit=nproc=4096:4096", "--name=ferry", *flags, IMAGE,
-            *arguments)
+            "--ulimit=nproc=4096:4096", "--name=ferry", IMAGE, *arguments)
 
 
 @unittest.skipIf(reason_to_skip(), reason_to_skip())
@@ -117,64 +117,79 @@ class ContainerTest(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, folder)
         cls.store = Store(folder)
         cls.store.make_image(cls.store.make_base(), cls.store.make_programs())
+        (image,) = json.loads(run(*cls.store.podman("inspect", IMAGE)))
+        cls.config = image["Config"]
+        # On ports that are free; else as the image says.
+        cls.daemon = ferryd.Ferryd(cls.store.start(*(
+            re.sub(r"0\.0\.0\.0:\d+", "127.0.0.1:0", argument)
+            for argument in cls.config["Cmd"])))
+        cls.address = cls.daemon.address("grpc")
 
-    def shell(self, script):
-        return run(*self.store.command("-c", script, entrypoint="/bin/sh"))
+    @classmethod
+    def tearDownClass(cls):
+        with cls.daemon as daemon:
+            daemon.send_signal(signal.SIGTERM)
+            code = daemon.wait()
+        assert code == 0, f"ended with {code}:\n{daemon.log()}"
 
-    def serve(self):
-        return ferryd.Ferryd(self.store.command(
-            "--pipeline=demo=/opt/ferry/pipelines/demo",
-            "--grpc_address=127.0.0.1:0", "--health_address=127.0.0.1:0",
-            "--lame_duck=0s", "--intra_op_threads=1"))
+    def shell(self, script, **options):
+        return run(*self.store.podman(
+            "exec", "ferry", "/bin/sh", "-c", script), **options)
 
     def test_says_what_it_is(self):
-        (image,) = json.loads(run(*self.store.podman("inspect", IMAGE)))
-        config = image["Config"]
-        self.assertEqual(config["User"], "65532:65532")
-        self.assertEqual(config["StopSignal"], "SIGTERM")
-        self.assertEqual(config["Entrypoint"][-1], "/opt/ferry/bin/ferryd")
+        self.assertEqual(self.config["User"], "65532:65532")
+        self.assertEqual(self.config["StopSignal"], "SIGTERM")
+        self.assertEqual(self.config["Entrypoint"][-1],
+                         "/opt/ferry/bin/ferryd")
         labels = {name.rpartition(".")[2]: text
-                  for name, text in config["Labels"].items()
+                  for name, text in self.config["Labels"].items()
                   if name.startswith("org.opencontainers.image.")}
         self.assertLessEqual({"title", "description", "version", "revision"},
                              set(labels))
-        version = run(*self.store.command("--version"))
-        self.assertEqual(version, f"ferryd {labels['version']}\n")
+        self.assertEqual(self.shell("ferryd --version"),
+                         f"ferryd {labels['version']}\n")
 
-    def test_takes_what_it_is_started_with(self):
-        (image,) = json.loads(run(*self.store.podman("inspect", IMAGE)))
-        run(*self.store.command(*image["Config"]["Cmd"], "--validate_config"))
+    def test_listens_to_the_pod_by_itself(self):
+        arguments = " ".join(self.config["Cmd"])
+        config = self.shell(f"ferryd {arguments} --print_effective_config")
+        self.assertIn('grpc_address: "0.0.0.0:8001"', config)
+        self.assertIn('health_address: "0.0.0.0:8003"', config)
 
-    def test_holds_no_compiler_and_nothing_that_is_missing(self):
+    def test_holds_no_compiler(self):
         tools = " ".join(COMPILERS)
-        found = self.shell(
-            f"for tool in {tools}; do command -v $tool; done; id -u")
-        self.assertEqual(found, "65532\n")
+        self.assertEqual(
+            self.shell(f"for tool in {tools}; do command -v $tool; done; true"),
+            "")
+
+    def test_finds_its_libraries(self):
         libraries = self.shell("ldd /opt/ferry/bin/*")
         self.assertNotIn("not found", libraries)
         self.assertIn("=> /opt/ferry/lib/libtorch_cpu.so", libraries)
 
-    def test_makes_a_picture_and_ends_on_sigterm(self):
+    def test_has_no_rights(self):
+        self.assertEqual(self.shell("id -u; id -g"), "65532\n65532\n")
+        self.assertIn("CapEff:\t0000000000000000\n",
+                      self.shell("cat /proc/1/status"))
+        self.assertEqual(
+            self.shell("for place in / /tmp /opt/ferry; do"
+                       " touch $place/a 2>&1 || echo refused; done"
+                       ).count("refused"), 3)
+
+    def test_makes_a_picture(self):
+        ferryd.wait_for_health(GRPCURL, self.address, "readiness", "SERVING")
+        self.assertEqual(
+            self.shell(f"ferryctl --address={self.address} health"),
+            "SERVING\n")
         picture = pathlib.Path(os.environ["TEST_TMPDIR"], "picture.png")
-        with self.serve() as daemon:
-            ferryd.wait_for_health(GRPCURL, daemon.address("health"),
-                                   "readiness", "SERVING")
-            run("client/ferryctl", f"--address={daemon.address('grpc')}",
-                "generate", "a red circle", "--seed=1", f"-o={picture}")
-            self.assertEqual(picture.read_bytes()[:4], b"\x89PNG")
-            daemon.send_signal(signal.SIGTERM)
-            self.assertEqual(daemon.wait(), 0, daemon.log())
+        run("client/ferryctl", f"--address={self.address}", "generate",
+            "a red circle", "--seed=1", f"-o={picture}")
+        self.assertEqual(picture.read_bytes()[:4], b"\x89PNG")
 
     def test_reaps_what_nobody_waits_for(self):
-        with self.serve() as daemon:
-            daemon.address("grpc")
-            # Its parent ends at once; the loop ends when it has been reaped.
-            run(*self.store.podman(
-                "exec", "ferry", "/bin/sh", "-c",
-                "orphan=$(sh -c 'true >/dev/null & echo $!')\n"
-                "while [ -e /proc/$orphan ]; do :; done"), timeout=60)
-            daemon.send_signal(signal.SIGTERM)
-            self.assertEqual(daemon.wait(), 0, daemon.log())
+        # The parent of `true` ends at once; the loop ends when somebody has
+        # reaped it.
+        self.shell("orphan=$(sh -c 'true >/dev/null & echo $!')\n"
+                   "while [ -e /proc/$orphan ]; do :; done", timeout=60)
 
 
 if __name__ == "__main__":
