@@ -40,8 +40,12 @@ def reason_to_skip():
     return None
 
 
+# Bazel's tests look for programs in fewer places.
+ENVIRONMENT = dict(os.environ, PATH="/usr/sbin:/usr/bin:/sbin:/bin")
+
+
 def run(*command, **options):
-    result = subprocess.run(command, text=True, check=False,
+    result = subprocess.run(command, text=True, check=False, env=ENVIRONMENT,
                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, **options)
     if result.returncode:
@@ -126,7 +130,7 @@ class ContainerTest(unittest.TestCase):
         # On ports that are free; else as the image says.
         cls.daemon = ferryd.Ferryd(cls.store.start(*(
             re.sub(r"0\.0\.0\.0:\d+", "127.0.0.1:0", argument)
-            for argument in cls.config["Cmd"])))
+            for argument in cls.config["Cmd"])), env=ENVIRONMENT)
         cls.address = cls.daemon.address("grpc")
 
     @classmethod

@@ -3,8 +3,10 @@
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 
 _TEST_TOOLS = pathlib.Path("../test_tools").absolute()
 KUSTOMIZE = pathlib.Path("deploy/kustomize")
@@ -17,11 +19,12 @@ import yaml
 
 def render(folder):
     """The objects of a folder of deploy/kustomize, by kind."""
-    result = subprocess.run(
-        # It wants a home for its cache.
-        [_TEST_TOOLS / "bin/kubectl", "kustomize", KUSTOMIZE / folder],
-        env={"HOME": os.environ["TEST_TMPDIR"]}, check=False, text=True,
-        capture_output=True)
+    # A copy, since it does not follow Bazel's links, with a home for its cache.
+    with tempfile.TemporaryDirectory(dir=os.environ["TEST_TMPDIR"]) as home:
+        copy = shutil.copytree(KUSTOMIZE, pathlib.Path(home, "kustomize"))
+        result = subprocess.run(
+            [_TEST_TOOLS / "bin/kubectl", "kustomize", copy / folder],
+            env={"HOME": home}, check=False, text=True, capture_output=True)
     if result.returncode:
         raise AssertionError(result.stderr)
     objects = list(yaml.safe_load_all(result.stdout))

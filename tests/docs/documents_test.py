@@ -6,6 +6,7 @@ Every command is run, or listed below with the reason why it cannot be.
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -76,8 +77,10 @@ class Checkout:
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
         self._daemon = None
-        for path in ("Makefile", "deploy", "pipelines/demo/package"):
+        for path in ("Makefile", "pipelines/demo/package"):
             self._link(path, path)
+        # kubectl does not follow links.
+        shutil.copytree("deploy", self.folder / "deploy")
         # The reader's own package.
         self._link("my-model", "pipelines/demo/package")
         for program in ("server/frontend/ferryd", "pipelines/run_pipeline"):
