@@ -76,23 +76,16 @@ class Store:
         self._build("base", self._folder, [])
         return "localhost/base"
 
-    def make_programs(self):
-        """What the stage that compiles would end with."""
-        image = self._folder / "programs"
-        run("deploy/stage_image", ".", image / "image")
-        (image / "Containerfile").write_text(
-            "FROM scratch\nCOPY image /image\n")
-        self._build("programs", image, [])
-        return "localhost/programs"
-
-    def make_image(self, base, programs):
+    def make_image(self, base):
+        """The stage that compiles is replaced by what it would end with."""
         context = self._folder / "context"
-        context.mkdir()
+        run("deploy/stage_image", ".", context / "image")
         whole = pathlib.Path("deploy/Containerfile").read_text()
-        compile_stage, start, rest = whole.partition(RUNTIME_STAGE)
-        assert start and "FROM ${BASE} AS build\n" in compile_stage
+        compiles, start, runtime = whole.partition(RUNTIME_STAGE)
+        assert start and "FROM ${BASE} AS build\n" in compiles
         (context / "Containerfile").write_text(
-            f"ARG BASE\nFROM {programs} AS build\n{start}{rest}")
+            "ARG BASE\nFROM scratch AS build\nCOPY image /image\n"
+            + start + runtime)
         # How packages are had on this machine.
         apt = "/etc/apt/apt.conf.d"
         self._build(IMAGE, context, [
@@ -124,9 +117,11 @@ class ContainerTest(unittest.TestCase):
         folder = tempfile.mkdtemp(dir=os.environ["TEST_TMPDIR"])
         cls.addClassCleanup(shutil.rmtree, folder)
         cls.store = Store(folder)
-        cls.store.make_image(cls.store.make_base(), cls.store.make_programs())
+        cls.store.make_image(cls.store.make_base())
         (image,) = json.loads(run(*cls.store.podman("inspect", IMAGE)))
         cls.config = image["Config"]
+        cls.addClassCleanup(run, *cls.store.podman(
+            "rm", "--force", "--ignore", "ferry"))
         # On ports that are free; else as the image says.
         cls.daemon = ferryd.Ferryd(cls.store.start(*(
             re.sub(r"0\.0\.0\.0:\d+", "127.0.0.1:0", argument)
