@@ -114,7 +114,8 @@ class ContainerTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.mkdtemp(dir=os.environ["TEST_TMPDIR"])
+        # Short, since the paths of podman's sockets must be.
+        folder = tempfile.mkdtemp(dir="/var/tmp")
         cls.addClassCleanup(shutil.rmtree, folder)
         cls.store = Store(folder)
         cls.store.make_image(cls.store.make_base())
