@@ -1,6 +1,8 @@
 #!/usr/bin/python3
 """Counts test cases: the last line printed is "N passed, N failed".
 
+Before it come the names of failed cases, and why cases were skipped.
+
 Reads the build event files (newline-delimited JSON) that `bazel test` wrote,
 so only tests of that very run count, and JUnit XML files of other checks.
 A test target without XML (it was not built, or it was killed) is one failed
@@ -22,9 +24,16 @@ class Counts:
         self.passed = 0
         self.skipped = 0
         self.failures = []
+        # What was skipped, and why, in the order of the tests.
+        self.reasons = {}
 
     def fail(self, name):
         self.failures.append(name)
+
+    def skip(self, owner, reason):
+        self.skipped += 1
+        if reason:
+            self.reasons[f"{owner}: {reason}"] = None
 
     def line(self):
         line = f"{self.passed} passed, {len(self.failures)} failed"
@@ -52,7 +61,10 @@ def add_xml(path, owner, counts):
         elif (case.find("skipped") is not None
               or case.get("result") == "skipped"
               or case.get("status") == "notrun"):
-            counts.skipped += 1
+            skipped = case.find("skipped")
+            reason = None if skipped is None else (
+                skipped.get("message") or skipped.text)
+            counts.skip(owner, reason)
         else:
             counts.passed += 1
     if not cases:
@@ -120,6 +132,8 @@ def main():
         add_xml(path, os.path.splitext(os.path.basename(path))[0], counts)
     for path in flags.events:
         add_events(path, counts)
+    for reason in counts.reasons:
+        print(f"SKIPPED: {reason}")
     for name in counts.failures:
         print(f"FAILED: {name}")
     print(counts.line())

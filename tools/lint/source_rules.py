@@ -1,8 +1,10 @@
 """Rules of the tree that neither the compiler nor Bazel checks.
 
 Each rule takes {path: text} and gives a list of "path:line: what is wrong".
+The text of files that no rule reads may be None.
 """
 
+import posixpath
 import re
 
 # What the files of a folder may include, beside the folder itself: other
@@ -259,10 +261,47 @@ def check_build_files(files):
     return violations
 
 
+_MARKDOWN_LINK = re.compile(r"\]\((?!\w+:|#)([^)\s#]+)[^)]*\)")
+# A path in code: `server/core`, `proto/ferry/v1/`, `STYLE.md`. Words in
+# capitals, as in `pipelines/NAME`, stand for others.
+_MARKDOWN_PATH = re.compile(
+    r"`(?![^`]*/[A-Z]+[/`])([\w.-]+(?:/[\w.-]+)+/?|[\w.-]+\.md)`")
+
+
+def check_documents(files):
+    """Documents name files and folders that are there."""
+    there = set(files)
+    for path in files:
+        while path := posixpath.dirname(path):
+            there.add(path)
+    violations = []
+    for path, text in sorted(files.items()):
+        if not path.endswith(".md"):
+            continue
+        folder = posixpath.dirname(path)
+
+        def finds(name, *folders):
+            return any(posixpath.normpath(posixpath.join(folder, name)) in there
+                       for folder in folders)
+
+        wrong = [match for match in _MARKDOWN_LINK.finditer(text)
+                 if not finds(match.group(1), folder)]
+        for match in _MARKDOWN_PATH.finditer(text):
+            top, slash, _ = match.group(1).partition("/")
+            # What does not begin in a folder of ours is something else.
+            if not slash or finds(top, folder, ""):
+                if not finds(match.group(1), folder, ""):
+                    wrong.append(match)
+        violations += [f"{path}:{line_of(text, match.start())}: "
+                       f"there is no {match.group(1)}" for match in wrong]
+    return violations
+
+
 RULES = {
     "includes": check_includes,
     "words": check_words,
     "sizes": check_sizes,
     "headers": check_headers,
     "build_files": check_build_files,
+    "documents": check_documents,
 }

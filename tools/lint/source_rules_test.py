@@ -132,5 +132,34 @@ class BuildFilesTest(unittest.TestCase):
             "offload/BUILD", GOOD_BUILD + 'ferry_cc_library(name = "a")'))
 
 
+class DocumentsTest(unittest.TestCase):
+
+    def violations(self, text, path="docs/a.md"):
+        return source_rules.check_documents({
+            path: text, "README.md": "", "docs/picture.png": None,
+            "server/core/job.h": "", "proto/ferry/v1/job.proto": None})
+
+    def test_links_lead_somewhere(self):
+        for link in ("picture.png", "../README.md", "../server", "a.md#part",
+                     "#part", "https://example.com/x.md", 'a.md "title"'):
+            self.assertEqual([], self.violations(f"[text]({link})"), link)
+        self.assertEqual(["docs/a.md:2: there is no README.md"],
+                         self.violations("\n![text](README.md)"))
+
+    def test_paths_in_code_exist(self):
+        for code in ("server/core", "server/core/", "server/core/job.h",
+                     "README.md", "picture.png", "docs/picture.png",
+                     "ferry/v1", "server/NAME", "bazel-bin/x", "--a=server/b",
+                     "server/{a,b}"):
+            self.assertEqual([], self.violations(f"See `{code}`."), code)
+        for code in ("server/frontend", "server/core/job.cc", "STYLE.md",
+                     "proto/ferry/v2/"):
+            self.assertEqual([f"docs/a.md:1: there is no {code}"],
+                             self.violations(f"See `{code}`."))
+
+    def test_other_files_are_free(self):
+        self.assertEqual([], self.violations("`server/b`", "docs/a.py"))
+
+
 if __name__ == "__main__":
     unittest.main()
