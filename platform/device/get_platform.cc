@@ -6,10 +6,18 @@
 
 namespace ferry {
 
-absl::StatusOr<std::unique_ptr<Platform>> get_platform(absl::string_view name) {
-  if (name == "cpu") return std::make_unique<CpuPlatform>();
+absl::StatusOr<std::unique_ptr<Platform>> get_platform(
+    const PlatformOptions& options) {
+  if (options.name == "auto" || options.name == "cpu") {
+    return std::make_unique<CpuPlatform>();
+  }
+  if (options.name == "cuda") {
+    return absl::UnimplementedError(
+        "platform: this build has no \"cuda\"; there are \"auto\" and \"cpu\"");
+  }
   return absl::InvalidArgumentError(
-      absl::StrCat("platform: \"", name, "\" is unknown; there is \"cpu\""));
+      absl::StrCat("platform: \"", options.name,
+                   "\" is unknown; there are \"auto\", \"cpu\" and \"cuda\""));
 }
 
 }  // namespace ferry

@@ -70,7 +70,7 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
   }
   ASSIGN_OR_RETURN(const OffloadConfig config,
                    OffloadConfig::from_mode(request.offload().mode()));
-  ASSIGN_OR_RETURN(std::unique_ptr<Platform> platform, get_platform("cpu"));
+  ASSIGN_OR_RETURN(std::unique_ptr<Platform> platform, get_platform({"cpu"}));
   ASSIGN_OR_RETURN(OffloadBackendChoice choice,
                    get_offload_backend(config, *platform));
   const absl::Duration start = Clock::real().monotonic();
