@@ -45,10 +45,10 @@ struct Copy {
 // Cost: in the steady state no call allocates memory; calls marked "cheap"
 // take a microsecond or less.
 // Errors: RESOURCE_EXHAUSTED, no memory (or streams) left; INVALID_ARGUMENT,
-// bytes that are not the device's; FAILED_PRECONDITION, work that is not
-// ordered as it must be; INTERNAL, the device failed: it stays failed, and
-// every later call says so, but handles can still be given back. A call that
-// returns an error has done nothing.
+// what no device could do; FAILED_PRECONDITION, work that is not ordered as it
+// must be, or on memory that is not the device's; INTERNAL, the device failed:
+// it stays failed, and every later call says so, but handles can still be given
+// back. A call that returns an error has done nothing.
 class Device : public ResourceOwner {
  public:
   // --- Memory
@@ -83,8 +83,8 @@ class Device : public ResourceOwner {
       StreamKind kind, absl::string_view label) = 0;
   // Blocks until all work of the stream has ended.
   [[nodiscard]] virtual absl::Status synchronize(Stream stream) = 0;
-  // Blocks until all work has ended. Returns the error of work that failed, or
-  // one that a destructor met; nothing before the first call counts twice.
+  // Blocks until all work has ended. Returns the error of work that failed;
+  // else, once, the first one that a handle's destructor met.
   [[nodiscard]] virtual absl::Status synchronize() = 0;
 
   // --- Events

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 
@@ -15,10 +17,10 @@ struct SimulatedDeviceOptions {
   // Its memory. 1 to kMaxMemoryBytes.
   int64_t memory_bytes = int64_t{8} << 30;
   // Rates of the link in 10^9 bytes a second, each direction its own; all
-  // copies of a direction share it. Positive; infinite is allowed.
+  // copies of a direction share it. Positive.
   double h2d_gbps = 25;
   double d2h_gbps = 25;
-  // From the start of a copy to its first byte. Not negative.
+  // From the start of a copy to its first byte. 0 to 1 s.
   absl::Duration latency = absl::Microseconds(10);
   // Copies that can run at a time, over all streams. 1 to 16.
   int copy_engines = 2;
@@ -27,5 +29,9 @@ struct SimulatedDeviceOptions {
   // call, and a fill of the bytes that are freed, discarded or copied to.
   bool check = false;
 };
+
+// What is wrong with the options, each with the name of its field; empty when
+// nothing is.
+std::vector<std::string> problems_of(const SimulatedDeviceOptions& options);
 
 }  // namespace ferry
