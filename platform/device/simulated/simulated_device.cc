@@ -38,23 +38,23 @@ uint64_t next_instance() {
 absl::string_view name_of(AccessType type) {
   switch (type) {
     case AccessType::kAllocate:
-      return "allocation";
+      return "allocation of";
     case AccessType::kFree:
-      return "free";
+      return "free of";
     case AccessType::kDiscard:
-      return "discard";
+      return "discard of";
     case AccessType::kCopyFrom:
       return "copy from";
     case AccessType::kCopyTo:
       return "copy to";
     case AccessType::kUseRead:
-      return "read by compute";
+      return "read by compute of";
     case AccessType::kUseWrite:
-      return "write by compute";
+      return "write by compute of";
     case AccessType::kHostRead:
-      return "read";
+      return "read of";
     case AccessType::kHostWrite:
-      return "write";
+      return "write of";
   }
   return "";
 }
@@ -161,12 +161,12 @@ absl::StatusOr<Event> SimulatedDevice::create_event(bool timed) {
   events_[index] = EventState{};
   events_[index].is_live = true;
   events_[index].is_timed = timed;
-  return Event(this, static_cast<int64_t>(index));
+  return Event(this, static_cast<int64_t>(index) + 1);
 }
 
 void SimulatedDevice::destroy_event(int64_t event) {
   MutexLock lock(&mutex_);
-  events_[static_cast<size_t>(event)].is_live = false;
+  events_[static_cast<size_t>(event - 1)].is_live = false;
 }
 
 absl::Status SimulatedDevice::record(const Event& event, Stream stream) {
@@ -175,16 +175,16 @@ absl::Status SimulatedDevice::record(const Event& event, Stream stream) {
   Point point;
   {
     MutexLock lock(&mutex_);
-    EventState& state = events_[static_cast<size_t>(event.id())];
-    state.record = next_number_;
+    ASSIGN_OR_RETURN(EventState* const state, find_event(event));
+    state->record = next_number_;
     if (options_.check) {
-      state.clock = checker_.record(static_cast<int>(stream.id));
+      state->clock = checker_.record(static_cast<int>(stream.id));
     }
     Operation operation;
     operation.kind = OperationKind::kRecord;
     operation.event = event.id();
-    operation.record = state.record;
-    point = state.point = give(stream, std::move(operation));
+    operation.record = state->record;
+    point = state->point = give(stream, std::move(operation));
   }
   carry_out(stream, point);
   return absl::OkStatus();
@@ -256,15 +256,19 @@ absl::StatusOr<absl::Duration> SimulatedDevice::elapsed(const Event& start,
   return times[1] - times[0];
 }
 
+absl::StatusOr<SimulatedDevice::EventState*> SimulatedDevice::find_event(
+    const Event& event) {
+  if (event) return &events_[static_cast<size_t>(event.id() - 1)];
+  return absl::InvalidArgumentError("the event is none");
+}
+
 absl::StatusOr<SimulatedDevice::EventState*> SimulatedDevice::recorded_event(
     const Event& event) {
-  EventState& state = events_[static_cast<size_t>(event.id())];
-  if (state.record == 0) {
-    return violation(absl::StrCat("event ", event.id(),
-                                  " was never recorded: there is nothing to "
-                                  "wait for; record it first"));
-  }
-  return &state;
+  ASSIGN_OR_RETURN(EventState* const state, find_event(event));
+  if (state->record != 0) return state;
+  return violation(absl::StrCat("event ", event.id(),
+                                " was never recorded: there is nothing to "
+                                "wait for; record it first"));
 }
 
 // --- Work
@@ -389,20 +393,21 @@ absl::Status SimulatedDevice::order(int owner, int64_t number,
       checker_.access(owner, number, touches);
   if (!conflict) return absl::OkStatus();
   const Access& earlier = conflict->earlier;
-  std::string later =
-      absl::StrCat("#", number, " ", name_of(conflict->later), " of ",
+  const std::string later =
+      absl::StrCat("#", number, " ", name_of(conflict->later), " ",
                    describe(conflict->range), " on ", owner_name(owner));
+  const std::string before =
+      absl::StrCat("#", earlier.number, " ", name_of(earlier.type), " them on ",
+                   owner_name(earlier.owner));
   if (conflict->reason == AccessConflict::Reason::kNoContent) {
-    return violation(absl::StrCat(later, " finds no content: #", earlier.number,
-                                  " ", name_of(earlier.type), " on ",
-                                  owner_name(earlier.owner), " left none"));
+    return violation(
+        absl::StrCat(later, " finds no content: ", before, " left none"));
   }
-  return violation(absl::StrCat(
-      later, " is not ordered after #", earlier.number, " ",
-      name_of(earlier.type), " of them on ", owner_name(earlier.owner),
-      owner == VectorClock::kHost
-          ? "; synchronize with that stream first"
-          : "; wait for an event that is recorded after it"));
+  return violation(
+      absl::StrCat(later, " is not ordered after ", before,
+                   owner == VectorClock::kHost
+                       ? "; synchronize with that stream first"
+                       : "; wait for an event that is recorded after it"));
 }
 
 absl::Status SimulatedDevice::order_host(AccessType type, const void* data,

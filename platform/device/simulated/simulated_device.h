@@ -131,6 +131,8 @@ class SimulatedDevice final : public Device {
   };
 
   absl::Status check_usable(Stream stream) const;
+  absl::StatusOr<EventState*> find_event(const Event& event)
+      REQUIRES_LOCK(mutex_);
   absl::StatusOr<EventState*> recorded_event(const Event& event)
       REQUIRES_LOCK(mutex_);
   absl::StatusOr<PlacedCopy> place(const Copy& copy) const

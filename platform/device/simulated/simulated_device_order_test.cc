@@ -93,7 +93,7 @@ TEST_F(OrderTest, ComputeThatDoesNotWaitForTheCopyIsFoundAndBothAreNamed) {
   EXPECT_EQ(status.message(),
             "simulated device: #4 read by compute of bytes [0, 4096) of device "
             "arena \"slot\" on stream compute (1) is not ordered after #3 copy "
-            "to of them on stream copy (2); wait for an event that is recorded "
+            "to them on stream copy (2); wait for an event that is recorded "
             "after it");
 }
 
@@ -172,6 +172,13 @@ TEST_F(OrderTest, AnEventThatWasNeverRecordedIsAnError) {
   EXPECT_NE(status.message().find("was never recorded"), std::string::npos);
   EXPECT_FALSE(device_.query(event_).ok());
   EXPECT_FALSE(device_.synchronize(event_).ok());
+}
+
+TEST_F(OrderTest, NoEventIsAnError) {
+  EXPECT_EQ(device_.record(Event(), compute_).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(device_.wait(compute_, Event()).code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(OrderTest, OneStreamNeedsNoEvents) {
@@ -271,7 +278,7 @@ TEST_F(OrderTest, BytesThatNobodyWroteAreFound) {
   EXPECT_EQ(status.message(),
             "simulated device: #3 read by compute of bytes [0, 4096) of device "
             "arena \"slot\" on stream compute (1) finds no content: #1 "
-            "allocation on the host left none");
+            "allocation of them on the host left none");
 }
 
 TEST_F(OrderTest, AUseAfterADiscardIsFound) {
