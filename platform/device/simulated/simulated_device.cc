@@ -186,8 +186,7 @@ absl::Status SimulatedDevice::record(const Event& event, Stream stream) {
     operation.record = state->record;
     point = state->point = give(stream, std::move(operation));
   }
-  carry_out(stream, point);
-  return absl::OkStatus();
+  return carry_out(stream, point);
 }
 
 absl::Status SimulatedDevice::wait(Stream stream, const Event& event) {
@@ -206,8 +205,7 @@ absl::Status SimulatedDevice::wait(Stream stream, const Event& event) {
     operation.dependency = state->point;
     point = give(stream, std::move(operation));
   }
-  carry_out(stream, point);
-  return absl::OkStatus();
+  return carry_out(stream, point);
 }
 
 absl::StatusOr<bool> SimulatedDevice::query(const Event& event) {
@@ -277,8 +275,7 @@ absl::Status SimulatedDevice::copy_async(Stream stream, const Copy& copy) {
   if (copy.bytes == 0) return absl::OkStatus();
   bool blocks = false;
   ASSIGN_OR_RETURN(const Point point, give_copy(stream, copy, &blocks));
-  carry_out(stream, point);
-  if (!blocks) return absl::OkStatus();
+  if (!blocks) return carry_out(stream, point);
   engine_.await(point);
   return engine_.error();
 }
@@ -349,8 +346,7 @@ absl::Status SimulatedDevice::discard(Stream stream, void* data,
     operation.data = data;
     point = give(stream, std::move(operation));
   }
-  carry_out(stream, point);
-  return absl::OkStatus();
+  return carry_out(stream, point);
 }
 
 absl::Status SimulatedDevice::launch(Stream stream, absl::Span<const Use> uses,
@@ -371,8 +367,7 @@ absl::Status SimulatedDevice::launch(Stream stream, absl::Span<const Use> uses,
     operation.work = std::move(work);
     point = give(stream, std::move(operation));
   }
-  carry_out(stream, point);
-  return engine_.error();
+  return carry_out(stream, point);
 }
 
 Point SimulatedDevice::give(Stream stream, Operation operation) {
@@ -380,8 +375,10 @@ Point SimulatedDevice::give(Stream stream, Operation operation) {
   return engine_.enqueue(stream.id, std::move(operation));
 }
 
-void SimulatedDevice::carry_out(Stream stream, const Point& point) {
-  if (stream.kind == StreamKind::kCompute) engine_.await(point);
+absl::Status SimulatedDevice::carry_out(Stream stream, const Point& point) {
+  if (stream.kind != StreamKind::kCompute) return absl::OkStatus();
+  engine_.await(point);
+  return engine_.error();
 }
 
 // --- What is wrong

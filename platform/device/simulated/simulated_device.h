@@ -151,8 +151,9 @@ class SimulatedDevice final : public Device {
   // Gives work to a stream that has passed every check.
   StreamEngine::Point give(Stream stream, StreamEngine::Operation operation)
       REQUIRES_LOCK(mutex_);
-  // A compute stream's work is done by its caller.
-  void carry_out(Stream stream, const StreamEngine::Point& point);
+  // A compute stream's work is done by its caller, who learns what failed by
+  // then.
+  absl::Status carry_out(Stream stream, const StreamEngine::Point& point);
   absl::StatusOr<StreamEngine::Point> give_copy(Stream stream, const Copy& copy,
                                                 bool* blocks)
       EXCLUDES_LOCK(mutex_);

@@ -144,6 +144,16 @@ TEST_F(FaultTest, ACopyThatFailsWhileItRunsEndsTheDevice) {
   lease_.reset();
 }
 
+TEST_F(FaultTest, WhoWaitsForACopyThatFailsLearnsIt) {
+  device_.faults().fail(FaultPoint::kCopyRun, 1);
+  ASSERT_TRUE(load().ok());
+  // It may have failed already, when the record is asked for.
+  const absl::Status recorded = device_.record(event_, lease_.get());
+  const absl::Status status =
+      recorded.ok() ? device_.wait(device_.current_stream(), event_) : recorded;
+  EXPECT_EQ(status.message(), "fault switch: run of a copy number 1 fails");
+}
+
 TEST_F(FaultTest, WorkThatFailsEndsTheDevice) {
   ASSERT_TRUE(device_
                   .launch(lease_.get(), {},
