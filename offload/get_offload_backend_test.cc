@@ -8,7 +8,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "offload/offload_config.h"
+#include "platform/device/device.h"
 #include "platform/device/get_platform.h"
+#include "platform/device/memory_info.h"
 #include "platform/device/platform.h"
 
 namespace ferry {
@@ -26,12 +28,13 @@ class AblePlatform : public Platform {
   }
   bool supports_cpu_offload() const override { return true; }
   std::string offload_unsupported_reason() const override { return ""; }
+  Device* device() override { return nullptr; }
   absl::Status synchronize() override { return absl::OkStatus(); }
   void empty_cache() override {}
 };
 
 TEST(GetOffloadBackend, CpuGetsNoneWhateverWasAsked) {
-  const std::unique_ptr<Platform> cpu = *get_platform("cpu");
+  const std::unique_ptr<Platform> cpu = *get_platform({"cpu"});
   for (Mode mode : {Mode::kAuto, Mode::kModule, Mode::kLayer}) {
     const auto choice = get_offload_backend(OffloadConfig{mode}, *cpu);
     ASSERT_TRUE(choice.ok()) << choice.status();

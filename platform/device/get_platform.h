@@ -3,13 +3,15 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "platform/device/platform.h"
+#include "platform/device/platform_options.h"
 
 namespace ferry {
 
-// Makes the platform called `name` ("cpu"); the only place that knows the
-// implementations. INVALID_ARGUMENT names the platforms that exist.
-absl::StatusOr<std::unique_ptr<Platform>> get_platform(absl::string_view name);
+// Makes the platform that `options` describe; the only place that knows the
+// implementations. INVALID_ARGUMENT lists every option that is wrong, and the
+// platforms that exist. UNIMPLEMENTED: this build has no such platform.
+absl::StatusOr<std::unique_ptr<Platform>> get_platform(
+    const PlatformOptions& options);
 
 }  // namespace ferry

@@ -1,25 +1,20 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "platform/device/device.h"
+#include "platform/device/memory_info.h"
 
 namespace ferry {
 
-// Memory of a device, in bytes.
-struct MemoryInfo {
-  // What an allocation can get now.
-  int64_t free_bytes = 0;
-  int64_t total_bytes = 0;
-};
-
-// The device that a rank computes on, and how to move memory to and from it.
+// The kind of device that a rank computes on.
 //
 // Made by get_platform() once in a worker; everything that depends on a kind
-// of device goes through it. A platform that cannot do something says so in a
-// capability query, never in a failing call: callers ask before they plan.
+// of device goes through it, and through the Device that it may have. What a
+// platform cannot do, it says in a capability query, never in a failing call:
+// callers ask before they plan.
 //
 // Ownership: the worker owns it; it outlives the pipeline and the backend.
 // Threads: thread-safe.
@@ -30,7 +25,7 @@ class Platform {
 
   // The kind, as get_platform() takes it: "cpu".
   virtual std::string name() const = 0;
-  // The device as LibTorch writes it: "cpu".
+  // The device as LibTorch writes it: "cpu", "cuda:0".
   virtual std::string torch_device() const = 0;
 
   // Memory that tensors on the device come from.
@@ -41,10 +36,13 @@ class Platform {
   virtual bool supports_cpu_offload() const = 0;
   // Why not, as half a sentence; empty when supports_cpu_offload().
   virtual std::string offload_unsupported_reason() const = 0;
+  // Streams, events, arenas and copies. Null where there is nothing to offload
+  // from, and so !supports_cpu_offload(). Belongs to the platform.
+  virtual Device* device() = 0;
 
   // Blocks until all work that was given to the device has ended. Returns the
   // error of work that failed.
-  virtual absl::Status synchronize() = 0;
+  [[nodiscard]] virtual absl::Status synchronize() = 0;
   // Gives cached, unused device memory back to the system.
   virtual void empty_cache() = 0;
 };

@@ -79,9 +79,18 @@ absl::Status set_scalar(absl::string_view name, absl::string_view value,
       reflection->SetInt32(config, field, number);
       return absl::OkStatus();
     }
+    case FieldDescriptor::CPPTYPE_DOUBLE: {
+      double number = 0;
+      if (!absl::SimpleAtod(value, &number)) {
+        return flag_error(name, "a number", value);
+      }
+      reflection->SetDouble(config, field, number);
+      return absl::OkStatus();
+    }
     case FieldDescriptor::CPPTYPE_INT64: {
       int64_t number = 0;
-      const bool bytes = absl::EndsWith(name, "_bytes");
+      const bool bytes =
+          absl::EndsWith(name, "_bytes") || absl::EndsWith(name, "_memory");
       if (bytes ? !parse_bytes(value, &number)
                 : !absl::SimpleAtoi(value, &number)) {
         return flag_error(

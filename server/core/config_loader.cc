@@ -1,6 +1,7 @@
 #include "server/core/config_loader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -21,6 +22,7 @@
 #include "platform/base/logging.h"
 #include "platform/base/utf8.h"
 #include "server/core/address.h"
+#include "server/core/platform_settings.h"
 #include "server/core/proto_time.h"
 
 namespace ferry {
@@ -61,6 +63,7 @@ class ConfigCheck {
     check_workers();
     check_ending();
     check_log();
+    check_platform();
     if (errors_.empty()) return std::move(result_);
     return absl::InvalidArgumentError(absl::StrJoin(errors_, "\n"));
   }
@@ -98,6 +101,14 @@ class ConfigCheck {
     *out = *parsed;
   }
 
+  void rate(absl::string_view field, bool is_set, double value, double* out) {
+    if (!is_set) return;
+    if (!std::isfinite(value) || value <= 0) {
+      add(field, absl::StrCat("must be a positive number, got ", value));
+    }
+    *out = value;
+  }
+
   void one_of(absl::string_view field, const std::string& value,
               std::initializer_list<absl::string_view> allowed,
               std::string* out) {
@@ -119,6 +130,7 @@ class ConfigCheck {
   void check_workers();
   void check_ending();
   void check_log();
+  void check_platform();
 
   const config::v1::ServerConfig& config_;
   DaemonConfig result_;
@@ -343,6 +355,33 @@ void ConfigCheck::check_log() {
   const auto format = parse_log_format(result_.log_format);
   if (!format.ok()) add("log_format", format.status().message());
   result_.log_file = config_.log_file();
+}
+
+void ConfigCheck::check_platform() {
+  PlatformSettings& settings = result_.platform;
+  one_of("platform", config_.platform(), {"auto", "cpu", "cuda", "simulated"},
+         &settings.platform);
+  number("simulated_device_memory", config_.has_simulated_device_memory(),
+         config_.simulated_device_memory(), 1, int64_t{1} << 40,
+         &settings.simulated_device_memory);
+  rate("simulated_h2d_gbps", config_.has_simulated_h2d_gbps(),
+       config_.simulated_h2d_gbps(), &settings.simulated_h2d_gbps);
+  rate("simulated_d2h_gbps", config_.has_simulated_d2h_gbps(),
+       config_.simulated_d2h_gbps(), &settings.simulated_d2h_gbps);
+  duration("simulated_latency", config_.has_simulated_latency(),
+           config_.simulated_latency(), absl::ZeroDuration(),
+           &settings.simulated_latency);
+  if (settings.simulated_latency > absl::Seconds(1)) {
+    add("simulated_latency",
+        absl::StrCat("must be 0 to 1s, got ",
+                     absl::FormatDuration(settings.simulated_latency)));
+  }
+  number("simulated_copy_engines", config_.has_simulated_copy_engines(),
+         config_.simulated_copy_engines(), 1, 16,
+         &settings.simulated_copy_engines);
+  if (config_.has_simulated_check()) {
+    settings.simulated_check = config_.simulated_check();
+  }
 }
 
 }  // namespace

@@ -12,6 +12,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/time.h"
+#include "server/core/platform_settings.h"
 
 namespace ferry {
 namespace {
@@ -138,6 +140,55 @@ TEST_F(ConfigLoaderTest, FlagsWinOverTheFile) {
   EXPECT_EQ(daemon->max_queue_bytes, 3072);
   EXPECT_FALSE(daemon->exit_on_load_error);
   EXPECT_EQ(daemon->grpc_address, "[::1]:0");
+}
+
+TEST_F(ConfigLoaderTest, TheSimulatedDeviceIsDescribedByFlags) {
+  config::v1::ServerConfig config = minimal();
+  EXPECT_EQ(make_daemon_config(config)->platform.platform, "auto");
+  for (const auto& [flag, value] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"platform", "simulated"},
+           {"simulated_device_memory", "64Ki"},
+           {"simulated_h2d_gbps", "1.5"},
+           {"simulated_d2h_gbps", "0.5"},
+           {"simulated_latency", "20us"},
+           {"simulated_copy_engines", "1"},
+           {"simulated_check", "true"}}) {
+    ASSERT_TRUE(apply_flag(flag, value, &config).ok()) << flag;
+  }
+  const auto daemon = make_daemon_config(config);
+  ASSERT_TRUE(daemon.ok()) << daemon.status();
+  const PlatformSettings& platform = daemon->platform;
+  EXPECT_EQ(platform.platform, "simulated");
+  EXPECT_EQ(platform.simulated_device_memory, 65536);
+  EXPECT_EQ(platform.simulated_h2d_gbps, 1.5);
+  EXPECT_EQ(platform.simulated_d2h_gbps, 0.5);
+  EXPECT_EQ(platform.simulated_latency, absl::Microseconds(20));
+  EXPECT_EQ(platform.simulated_copy_engines, 1);
+  EXPECT_TRUE(platform.simulated_check);
+}
+
+TEST_F(ConfigLoaderTest, NamesWhatNoSimulatedDeviceCanBe) {
+  EXPECT_EQ(errors_with("platform", "tpu"),
+            std::vector<std::string>{
+                "platform (--platform): must be one of auto, cpu, cuda, "
+                "simulated, got \"tpu\""});
+  for (const auto& [flag, value] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"simulated_device_memory", "0"},
+           {"simulated_device_memory", "much"},
+           {"simulated_h2d_gbps", "0"},
+           {"simulated_h2d_gbps", "fast"},
+           {"simulated_d2h_gbps", "inf"},
+           {"simulated_d2h_gbps", "nan"},
+           {"simulated_latency", "-1us"},
+           {"simulated_latency", "2s"},
+           {"simulated_copy_engines", "17"}}) {
+    const std::vector<std::string> found = errors_with(flag, value);
+    ASSERT_EQ(found.size(), 1u) << flag << "=" << value;
+    EXPECT_TRUE(absl::StrContains(found[0], absl::StrCat("--", flag)))
+        << found[0];
+  }
 }
 
 TEST_F(ConfigLoaderTest, PipelineFlagsReplaceAndKeepOtherSettings) {

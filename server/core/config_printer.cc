@@ -2,6 +2,7 @@
 
 #include "google/protobuf/text_format.h"
 #include "server/core/config_loader.h"
+#include "server/core/platform_settings.h"
 #include "server/core/proto_time.h"
 
 namespace ferry {
@@ -58,6 +59,14 @@ std::string print_daemon_config(const DaemonConfig& config) {
   proto.set_log_level(config.log_level);
   proto.set_log_format(config.log_format);
   proto.set_log_file(config.log_file);
+  const PlatformSettings& platform = config.platform;
+  proto.set_platform(platform.platform);
+  proto.set_simulated_device_memory(platform.simulated_device_memory);
+  proto.set_simulated_h2d_gbps(platform.simulated_h2d_gbps);
+  proto.set_simulated_d2h_gbps(platform.simulated_d2h_gbps);
+  *proto.mutable_simulated_latency() = to_proto(platform.simulated_latency);
+  proto.set_simulated_copy_engines(platform.simulated_copy_engines);
+  proto.set_simulated_check(platform.simulated_check);
   std::string text;
   google::protobuf::TextFormat::PrintToString(proto, &text);
   return text;

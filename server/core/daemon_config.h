@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "server/core/platform_settings.h"
 
 namespace ferry {
 
@@ -64,6 +65,8 @@ struct DaemonConfig {
   absl::Duration lame_duck = absl::ZeroDuration();
   absl::Duration drain_timeout = absl::Seconds(180);
   absl::Duration hard_exit_after = absl::Seconds(10);
+
+  PlatformSettings platform;
 
   std::string log_level = "info";
   std::string log_format = "json";

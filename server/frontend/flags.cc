@@ -115,6 +115,23 @@ FERRY_SETTING(hard_exit_after,
               "After that, the process ends within this time, come what may. "
               "Default: 10s.");
 
+FERRY_SETTING(platform,
+              "Device of the workers: auto, cpu, cuda or simulated (the CPU "
+              "plays a device, for tests and demonstrations). Default: auto.");
+FERRY_SETTING(simulated_device_memory,
+              "Bytes of the simulated device's memory. Default: 8Gi.");
+FERRY_SETTING(simulated_h2d_gbps,
+              "Its rate from host to device, in 10^9 bytes a second. "
+              "Default: 25.");
+FERRY_SETTING(simulated_d2h_gbps, "Its rate from device to host. Default: 25.");
+FERRY_SETTING(simulated_latency,
+              "From the start of a copy to its first byte. Default: 10us.");
+FERRY_SETTING(simulated_copy_engines,
+              "Copies that it makes at a time. Default: 2.");
+ABSL_FLAG(bool, simulated_check, false,
+          "Checks the order of every access to the simulated device's memory, "
+          "and fills what nobody may read: slower.");
+
 FERRY_SETTING(log_level, "debug, info, warn or error. Default: info.");
 FERRY_SETTING(log_format, "json or text. Default: json.");
 FERRY_SETTING(log_file, "Appended to. Default: standard error.");

@@ -6,11 +6,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ferry/config/v1/platform_config.pb.h"
 #include "grpcpp/client_context.h"
 #include "platform/base/status_macros.h"
 #include "platform/os/exit_status.h"
 #include "platform/os/pipe.h"
 #include "platform/os/socket_pair.h"
+#include "server/core/platform_settings.h"
+#include "server/core/proto_time.h"
 #include "server/ipc/fd_channel.h"
 #include "server/ipc/grpc_status.h"
 
@@ -31,6 +34,18 @@ constexpr absl::Duration kTailTimeout = absl::Seconds(1);
 
 std::chrono::system_clock::time_point deadline_in(absl::Duration timeout) {
   return std::chrono::system_clock::now() + absl::ToChronoMicroseconds(timeout);
+}
+
+config::v1::PlatformConfig platform_config(const PlatformSettings& settings) {
+  config::v1::PlatformConfig config;
+  config.set_platform(settings.platform);
+  config.set_simulated_device_memory(settings.simulated_device_memory);
+  config.set_simulated_h2d_gbps(settings.simulated_h2d_gbps);
+  config.set_simulated_d2h_gbps(settings.simulated_d2h_gbps);
+  *config.mutable_simulated_latency() = to_proto(settings.simulated_latency);
+  config.set_simulated_copy_engines(settings.simulated_copy_engines);
+  config.set_simulated_check(settings.simulated_check);
+  return config;
 }
 
 }  // namespace
@@ -90,6 +105,7 @@ absl::StatusOr<worker::v1::LoadPipelineResponse> WorkerProcess::load() {
   request.set_generation(position_.generation);
   request.set_intra_op_threads(settings_.intra_op_threads);
   request.mutable_offload()->set_mode(settings_.offload_mode);
+  *request.mutable_platform() = platform_config(settings_.platform);
   grpc::ClientContext context;
   context.set_deadline(deadline_in(settings_.load_timeout));
   worker::v1::LoadPipelineResponse response;

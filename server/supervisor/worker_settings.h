@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "server/core/platform_settings.h"
 
 namespace ferry {
 
@@ -20,6 +21,7 @@ struct WorkerSettings {
   std::string offload_mode = "auto";
   int ranks = 1;
   int intra_op_threads = 1;
+  PlatformSettings platform;
 
   // From the start of the load to its end.
   absl::Duration load_timeout = absl::Minutes(30);

@@ -31,6 +31,7 @@ WorkerSupervisor::Options WorkerSupervisor::options_from(
     worker.ranks = pipeline.ranks;
     worker.intra_op_threads =
         config.intra_op_threads > 0 ? config.intra_op_threads : default_threads;
+    worker.platform = config.platform;
     worker.load_timeout = config.pipeline_load_timeout;
     worker.heartbeat_interval = config.heartbeat_interval;
     worker.heartbeat_timeout = config.heartbeat_timeout;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ferry/config/v1/platform_config.pb.h"
 #include "offload/get_offload_backend.h"
 #include "offload/offload_config.h"
 #include "pipelines/pipeline.h"
@@ -11,6 +12,10 @@
 #include "platform/base/logging.h"
 #include "platform/base/status_macros.h"
 #include "platform/device/get_platform.h"
+#include "platform/device/platform.h"
+#include "platform/device/platform_options.h"
+#include "platform/device/simulated/simulated_device_options.h"
+#include "server/core/proto_time.h"
 #include "server/worker/offload_report.h"
 
 namespace ferry {
@@ -59,6 +64,32 @@ class TorchPipeline final : public LoadedPipeline {
   const OffloadBackendChoice choice_;
 };
 
+absl::StatusOr<PlatformOptions> platform_options(
+    const config::v1::PlatformConfig& config) {
+  PlatformOptions options;
+  if (!config.platform().empty()) options.name = config.platform();
+  SimulatedDeviceOptions& simulated = options.simulated;
+  if (config.has_simulated_device_memory()) {
+    simulated.memory_bytes = config.simulated_device_memory();
+  }
+  if (config.has_simulated_h2d_gbps()) {
+    simulated.h2d_gbps = config.simulated_h2d_gbps();
+  }
+  if (config.has_simulated_d2h_gbps()) {
+    simulated.d2h_gbps = config.simulated_d2h_gbps();
+  }
+  if (config.has_simulated_latency()) {
+    ASSIGN_OR_RETURN(simulated.latency, from_proto(config.simulated_latency()));
+  }
+  if (config.has_simulated_copy_engines()) {
+    simulated.copy_engines = config.simulated_copy_engines();
+  }
+  if (config.has_simulated_check()) {
+    simulated.check = config.simulated_check();
+  }
+  return options;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
@@ -70,7 +101,9 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
   }
   ASSIGN_OR_RETURN(const OffloadConfig config,
                    OffloadConfig::from_mode(request.offload().mode()));
-  ASSIGN_OR_RETURN(std::unique_ptr<Platform> platform, get_platform("cpu"));
+  ASSIGN_OR_RETURN(const PlatformOptions options,
+                   platform_options(request.platform()));
+  ASSIGN_OR_RETURN(std::unique_ptr<Platform> platform, get_platform(options));
   ASSIGN_OR_RETURN(OffloadBackendChoice choice,
                    get_offload_backend(config, *platform));
   const absl::Duration start = Clock::real().monotonic();
@@ -82,6 +115,7 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
       {{"pipeline", request.pipeline()},
        {"seconds", absl::ToDoubleSeconds(Clock::real().monotonic() - start)},
        {"threads", request.intra_op_threads()},
+       {"platform", platform->name()},
        {"device", platform->torch_device()},
        {"offload", choice.reason}});
   auto loaded = std::make_unique<TorchPipeline>(

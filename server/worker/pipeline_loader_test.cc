@@ -73,6 +73,28 @@ TEST_F(PipelineLoaderTest, ReportsThatTheCpuDoesNotOffload) {
   EXPECT_EQ(report.host_bytes(), bytes);
 }
 
+TEST_F(PipelineLoaderTest, RunsOnThePlatformThatIsAskedFor) {
+  worker::v1::LoadPipelineRequest request = request_;
+  request.mutable_platform()->set_platform("simulated");
+  request.mutable_platform()->set_simulated_device_memory(1 << 30);
+  request.mutable_platform()->set_simulated_copy_engines(1);
+  request.mutable_offload()->set_mode("none");
+  const auto loaded = load_pipeline(request);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ((*loaded)->description().offload().reason(), "not asked for");
+}
+
+TEST_F(PipelineLoaderTest, NamesWhatIsWrongWithThePlatform) {
+  worker::v1::LoadPipelineRequest request = request_;
+  request.mutable_platform()->set_platform("cuda");
+  EXPECT_THAT(std::string(load_pipeline(request).status().message()),
+              HasSubstr("this build has no \"cuda\""));
+  request.mutable_platform()->set_platform("simulated");
+  request.mutable_platform()->set_simulated_copy_engines(0);
+  EXPECT_THAT(std::string(load_pipeline(request).status().message()),
+              HasSubstr("simulated_copy_engines: 0 is not from 1 to 16"));
+}
+
 TEST_F(PipelineLoaderTest, GeneratesAndGoesOnAfterACancel) {
   const auto loaded = load_pipeline(request_);
   ASSERT_TRUE(loaded.ok()) << loaded.status();

@@ -5,6 +5,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "platform/device/device.h"
+#include "platform/device/memory_info.h"
 #include "platform/device/platform.h"
 
 namespace ferry {
@@ -30,6 +32,7 @@ class CpuPlatform : public Platform {
   absl::StatusOr<MemoryInfo> memory_info() const override;
   bool supports_cpu_offload() const override { return false; }
   std::string offload_unsupported_reason() const override;
+  Device* device() override { return nullptr; }
   // Work on the CPU has ended when the call that started it returns.
   absl::Status synchronize() override { return absl::OkStatus(); }
   // LibTorch's CPU allocator keeps nothing back.

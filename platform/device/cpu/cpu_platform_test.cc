@@ -73,6 +73,7 @@ TEST_F(CpuPlatformTest, ThisMachineHasMemory) {
 TEST_F(CpuPlatformTest, CannotOffloadAndSaysWhy) {
   EXPECT_FALSE(CpuPlatform().supports_cpu_offload());
   EXPECT_FALSE(CpuPlatform().offload_unsupported_reason().empty());
+  EXPECT_EQ(CpuPlatform().device(), nullptr);
 }
 
 }  // namespace
