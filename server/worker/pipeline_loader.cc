@@ -12,6 +12,7 @@
 #include "platform/base/status_macros.h"
 #include "platform/device/get_platform.h"
 #include "server/worker/offload_report.h"
+#include "server/worker/offload_settings.h"
 
 namespace ferry {
 namespace {
@@ -19,9 +20,11 @@ namespace {
 class TorchPipeline final : public LoadedPipeline {
  public:
   TorchPipeline(std::unique_ptr<Platform> platform,
-                std::unique_ptr<Pipeline> pipeline, OffloadBackendChoice choice)
+                std::unique_ptr<Pipeline> pipeline, OffloadConfig config,
+                OffloadBackendChoice choice)
       : platform_(std::move(platform)),
         pipeline_(std::move(pipeline)),
+        config_(std::move(config)),
         choice_(std::move(choice)) {}
 
   ~TorchPipeline() override {
@@ -46,7 +49,7 @@ class TorchPipeline final : public LoadedPipeline {
   v1::Pipeline description() const override {
     v1::Pipeline description = pipeline_->description();
     *description.mutable_offload() = make_offload_report(
-        pipeline_->offloadable_module(), choice_, *platform_);
+        pipeline_->offloadable_module(), config_, choice_, *platform_);
     return description;
   }
 
@@ -56,6 +59,7 @@ class TorchPipeline final : public LoadedPipeline {
   // In this order: each stands on those before it.
   const std::unique_ptr<Platform> platform_;
   const std::unique_ptr<Pipeline> pipeline_;
+  const OffloadConfig config_;
   const OffloadBackendChoice choice_;
 };
 
@@ -68,8 +72,7 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
         absl::StrCat("ranks: ", request.world_size(),
                      " ranks of one pipeline are not supported; 1 is"));
   }
-  ASSIGN_OR_RETURN(const OffloadConfig config,
-                   OffloadConfig::from_mode(request.offload().mode()));
+  ASSIGN_OR_RETURN(OffloadConfig config, make_offload_config(request));
   ASSIGN_OR_RETURN(std::unique_ptr<Platform> platform, get_platform("cpu"));
   ASSIGN_OR_RETURN(OffloadBackendChoice choice,
                    get_offload_backend(config, *platform));
@@ -83,9 +86,14 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
        {"seconds", absl::ToDoubleSeconds(Clock::real().monotonic() - start)},
        {"threads", request.intra_op_threads()},
        {"device", platform->torch_device()},
-       {"offload", choice.reason}});
-  auto loaded = std::make_unique<TorchPipeline>(
-      std::move(platform), std::move(pipeline), std::move(choice));
+       {"offload", choice.reason},
+       {"policy", config.describe()}});
+  for (const std::string& note : config.notes()) {
+    log_info("offload configuration", {{"note", note}});
+  }
+  auto loaded =
+      std::make_unique<TorchPipeline>(std::move(platform), std::move(pipeline),
+                                      std::move(config), std::move(choice));
   RETURN_IF_ERROR(loaded->enable_offload());
   return loaded;
 }
