@@ -159,8 +159,8 @@ struct Refusal {
   std::vector<const char*> message;
 };
 
-// The compact form, otherwise right, with one thing wrong.
-const std::vector<Refusal>& compact_refusals() {
+// The compact form, otherwise right, with one field wrong.
+const std::vector<Refusal>& field_refusals() {
   const auto options = [](LayerOffloadOptions entry) {
     return [entry](OmniDiffusionConfig& od) {
       od.diffusion_offload_config->layer_options.push_back(entry);
@@ -206,6 +206,13 @@ const std::vector<Refusal>& compact_refusals() {
       {"resident layers of a gathered DiT",
        options({"dit", "allgather", 2}),
        {".resident_layers: needs weight_transfer \"rank-local\""}},
+  };
+  return *kRefusals;
+}
+
+// Fields that are right, but not together.
+const std::vector<Refusal>& combination_refusals() {
+  static const auto* const kRefusals = new std::vector<Refusal>{
       {"layer options in module mode",
        [](auto& od) {
          od.diffusion_offload_config->mode = "module";
@@ -273,16 +280,18 @@ const std::vector<Refusal>& compact_refusals() {
 }
 
 TEST(OffloadConfig, RefusesEachMistakeOfTheCompactFormAndNamesTheField) {
-  for (const Refusal& refusal : compact_refusals()) {
-    OmniDiffusionConfig od = compact("layer", {"dit", "text_encoder"});
-    ASSERT_THAT(violations(od), SizeIs(0));
-    refusal.change(od);
-    const std::string text = message(od);
-    EXPECT_NE(text, "") << refusal.what;
-    for (const char* part : refusal.message) {
-      EXPECT_THAT(text, HasSubstr(part)) << refusal.what;
+  for (const auto* refusals : {&field_refusals(), &combination_refusals()}) {
+    for (const Refusal& refusal : *refusals) {
+      OmniDiffusionConfig od = compact("layer", {"dit", "text_encoder"});
+      ASSERT_THAT(violations(od), SizeIs(0));
+      refusal.change(od);
+      const std::string text = message(od);
+      EXPECT_NE(text, "") << refusal.what;
+      for (const char* part : refusal.message) {
+        EXPECT_THAT(text, HasSubstr(part)) << refusal.what;
+      }
+      EXPECT_EQ(text.find('\n'), std::string::npos) << refusal.what;
     }
-    EXPECT_EQ(text.find('\n'), std::string::npos) << refusal.what;
   }
 }
 
