@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "offload/component_role.h"
+
 namespace ferry {
 
 v1::OffloadReport make_offload_report(const OffloadableModule& module,
