@@ -36,6 +36,7 @@ void add_limits(const v1::Pipeline& pipeline, Rows* rows) {
 void add_offload(const v1::OffloadReport& offload, Rows* rows) {
   rows->push_back({"offload", absl::StrCat(printable(offload.strategy()), ": ",
                                            printable(offload.reason()))});
+  rows->push_back({"policy", printable(offload.policy())});
   rows->push_back({"device", printable(offload.device())});
   rows->push_back(
       {"weights",

@@ -21,7 +21,8 @@ struct OffloadBackendChoice {
 // Chooses the backend for a configuration on a platform; the only place that
 // knows the implementations. Installs nothing: that is enable()'s business.
 // Not asked for, or not supported by the platform: no backend and the reason.
-// UNIMPLEMENTED for a strategy that has no backend on this platform.
+// UNIMPLEMENTED for a strategy that has no backend on this platform, and for
+// parallelism that cannot be run (HSDP, CFG parallel).
 absl::StatusOr<OffloadBackendChoice> get_offload_backend(
     const OffloadConfig& config, const Platform& platform);
 

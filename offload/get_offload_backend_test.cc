@@ -7,7 +7,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "offload/offload_config.h"
+#include "offload/omni_diffusion_config.h"
 #include "platform/device/device.h"
 #include "platform/device/get_platform.h"
 #include "platform/device/memory_info.h"
@@ -16,7 +18,21 @@
 namespace ferry {
 namespace {
 
-using Mode = OffloadConfig::Mode;
+OffloadConfig config_of(const OmniDiffusionConfig& config) {
+  return *OffloadConfig::from_od_config(config);
+}
+
+OffloadConfig automatic() {
+  OmniDiffusionConfig config;
+  config.diffusion_offload_config.emplace().mode = "auto";
+  return config_of(config);
+}
+
+OffloadConfig layerwise() {
+  OmniDiffusionConfig config;
+  config.enable_layerwise_offload = true;
+  return config_of(config);
+}
 
 // A platform that could offload.
 class AblePlatform : public Platform {
@@ -35,8 +51,8 @@ class AblePlatform : public Platform {
 
 TEST(GetOffloadBackend, CpuGetsNoneWhateverWasAsked) {
   const std::unique_ptr<Platform> cpu = *get_platform({"cpu"});
-  for (Mode mode : {Mode::kAuto, Mode::kModule, Mode::kLayer}) {
-    const auto choice = get_offload_backend(OffloadConfig{mode}, *cpu);
+  for (const OffloadConfig& config : {automatic(), layerwise()}) {
+    const auto choice = get_offload_backend(config, *cpu);
     ASSERT_TRUE(choice.ok()) << choice.status();
     EXPECT_EQ(choice->backend, nullptr);
     EXPECT_EQ(choice->reason.find("offload unsupported on platform cpu: "), 0u)
@@ -46,7 +62,7 @@ TEST(GetOffloadBackend, CpuGetsNoneWhateverWasAsked) {
 
 TEST(GetOffloadBackend, NoneIsNotAskedFor) {
   AblePlatform able;
-  const auto choice = get_offload_backend(OffloadConfig{Mode::kNone}, able);
+  const auto choice = get_offload_backend(OffloadConfig(), able);
   ASSERT_TRUE(choice.ok()) << choice.status();
   EXPECT_EQ(choice->backend, nullptr);
   EXPECT_EQ(choice->reason, "not asked for");
@@ -54,11 +70,23 @@ TEST(GetOffloadBackend, NoneIsNotAskedFor) {
 
 TEST(GetOffloadBackend, NeverPretendsToOffload) {
   AblePlatform able;
-  const auto choice = get_offload_backend(OffloadConfig{Mode::kLayer}, able);
+  const auto choice = get_offload_backend(layerwise(), able);
   EXPECT_EQ(choice.status().code(), absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(choice.status().message(),
-            "offload.mode: \"layer\" has no backend on platform able; "
-            "\"none\" runs without offloading");
+  EXPECT_TRUE(absl::StartsWith(choice.status().message(),
+                               "offload.mode: strategy layer_wise, "))
+      << choice.status();
+}
+
+TEST(GetOffloadBackend, RefusesParallelismThatCannotRun) {
+  AblePlatform able;
+  OmniDiffusionConfig config;
+  config.parallel_config.use_hsdp = true;
+  const auto hsdp = get_offload_backend(config_of(config), able);
+  EXPECT_EQ(hsdp.status().code(), absl::StatusCode::kUnimplemented);
+  config = OmniDiffusionConfig();
+  config.parallel_config.cfg_parallel_size = 2;
+  const auto cfg = get_offload_backend(config_of(config), able);
+  EXPECT_EQ(cfg.status().code(), absl::StatusCode::kUnimplemented);
 }
 
 }  // namespace

@@ -1,36 +1,22 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
+#include "offload/component_role.h"
 #include "offload/hook_registry.h"
+#include "offload/module_tree.h"
 
 namespace ferry {
-
-// What a component is for; decides what may be on the device together.
-enum class ComponentRole { kDit, kTextEncoder, kVae, kResident };
-
-// As reports write it: dit, text_encoder, vae, resident.
-constexpr absl::string_view to_string(ComponentRole role) {
-  switch (role) {
-    case ComponentRole::kDit:
-      return "dit";
-    case ComponentRole::kTextEncoder:
-      return "text_encoder";
-    case ComponentRole::kVae:
-      return "vae";
-    case ComponentRole::kResident:
-      return "resident";
-  }
-  return "unknown";
-}
 
 // One block of a stack that can be streamed.
 struct OffloadableBlock {
   // Dotted path from the pipeline's root, such as transformer.blocks.3.
   std::string path;
+  // Index in ModuleTree::nodes.
+  size_t module = 0;
   // Called around every method of the block.
   HookRegistry* hooks = nullptr;
   // Weights and buffers, storages shared inside the block counted once.
@@ -47,6 +33,8 @@ struct OffloadableComponent {
   // Dotted path from the pipeline's root, such as transformer.
   std::string path;
   ComponentRole role = ComponentRole::kResident;
+  // Index in ModuleTree::nodes.
+  size_t module = 0;
   // Called around every method of the component's root.
   HookRegistry* hooks = nullptr;
   // At most one for a DiT, whose containers are concatenated; one for each
@@ -69,6 +57,14 @@ class OffloadableModule {
   // DiTs, then encoders, VAEs and residents, each in declaration order;
   // constant.
   virtual const std::vector<OffloadableComponent>& components() const = 0;
+
+  // The modules, tensors and declarations, for resolve_offload_plan();
+  // constant.
+  virtual const ModuleTree& tree() const = 0;
+
+  // The registry of a module of tree() that is a component, a part of one
+  // whose residency is its own, or a block; null for others.
+  virtual HookRegistry* hooks(size_t module) = 0;
 
   // Resets every hook registry after an abandoned pass.
   virtual void reset_hooks() = 0;

@@ -5,8 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "pipelines/torchscript/component_discovery.h"
+#include "offload/module_discovery.h"
 #include "pipelines/torchscript/method_signatures.h"
+#include "pipelines/torchscript/module_tree_reader.h"
 #include "pipelines/torchscript/parameters.h"
 #include "pipelines/torchscript/torch_status.h"
 #include "pipelines/torchscript/torchscript_module.h"
@@ -66,11 +67,14 @@ class RootModule::Impl {
     RETURN_IF_ERROR(call_torch("compute_dtype", [&] {
       convert_parameters(root_, options.compute_dtype);
     }));
-    ASSIGN_OR_RETURN(Discovery discovery, discover_components(root_));
-    warnings_ = std::move(discovery.warnings);
-    compute_dtype_ = options.compute_dtype.value_or(
-        floating_dtype(discovery.components.front().module));
-    ASSIGN_OR_RETURN(module_, TorchscriptModule::create(discovery));
+    ASSIGN_OR_RETURN(TorchscriptTree tree, read_module_tree(root_));
+    ASSIGN_OR_RETURN(const Discovery discovery, discover(tree.tree));
+    warnings_ = discovery.warnings;
+    const size_t first_dit = discovery.components.front().component.module;
+    compute_dtype_ =
+        options.compute_dtype.value_or(floating_dtype(tree.modules[first_dit]));
+    ASSIGN_OR_RETURN(module_,
+                     TorchscriptModule::create(std::move(tree), discovery));
     return absl::OkStatus();
   }
 

@@ -1,49 +1,64 @@
 #include "pipelines/torchscript/torchscript_module.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "platform/base/status_macros.h"
 
 namespace ferry {
 
 absl::StatusOr<std::unique_ptr<TorchscriptModule>> TorchscriptModule::create(
-    const Discovery& discovery) {
-  std::unique_ptr<TorchscriptModule> module(new TorchscriptModule);
+    TorchscriptTree tree, const Discovery& discovery) {
+  std::unique_ptr<TorchscriptModule> module(
+      new TorchscriptModule(std::move(tree)));
   for (const DiscoveredComponent& found : discovery.components) {
-    OffloadableComponent component;
-    component.path = found.path;
-    component.role = found.role;
-    component.hooks = module->add_target({found.path, found.module});
-    component.bytes = count_bytes(found.module);
-    for (const std::vector<ModuleAtPath>& blocks : found.stacks) {
-      BlockStack stack;
-      for (const ModuleAtPath& block : blocks) {
-        stack.blocks.push_back(
-            {block.path, module->add_target(block), count_bytes(block.module)});
-      }
-      component.stacks.push_back(std::move(stack));
-    }
-    module->components_.push_back(std::move(component));
+    module->components_.push_back(module->add_component(found));
   }
   ASSIGN_OR_RETURN(module->hook_points_, HookPoints::insert(module->targets_));
   return module;
 }
 
+OffloadableComponent TorchscriptModule::add_component(
+    const DiscoveredComponent& found) {
+  OffloadableComponent component;
+  component.path = found.component.path;
+  component.role = found.component.role;
+  component.module = found.component.module;
+  component.hooks = add_target(component.path, component.module);
+  component.bytes = tree_.tree.storage_bytes(component.module);
+  for (const std::vector<FoundBlock>& blocks : found.stacks) {
+    BlockStack stack;
+    for (const FoundBlock& block : blocks) {
+      stack.blocks.push_back({block.path, block.module,
+                              add_target(block.path, block.module),
+                              tree_.tree.storage_bytes(block.module)});
+    }
+    component.stacks.push_back(std::move(stack));
+  }
+  for (const FoundChild& child : found.children) {
+    add_target(child.path, child.module);
+    for (const FoundBlock& block : child.blocks) {
+      add_target(block.path, block.module);
+    }
+  }
+  return component;
+}
+
 // A block that is a component too (a DiT inside another one) has one registry.
-HookRegistry* TorchscriptModule::add_target(const ModuleAtPath& module) {
-  const auto known = std::find_if(
-      targets_.begin(), targets_.end(), [&](const HookTarget& target) {
-        return target.module._ivalue() == module.module._ivalue();
-      });
-  if (known != targets_.end()) return known->hooks;
-  registries_.push_back(std::make_unique<HookRegistry>(module.path));
-  targets_.push_back({module.path, module.module, registries_.back().get()});
-  return targets_.back().hooks;
+HookRegistry* TorchscriptModule::add_target(const std::string& path,
+                                            size_t module) {
+  std::unique_ptr<HookRegistry>& registry = registries_[module];
+  if (registry == nullptr) {
+    registry = std::make_unique<HookRegistry>(path);
+    targets_.push_back({path, tree_.modules[module], registry.get()});
+  }
+  return registry.get();
+}
+
+HookRegistry* TorchscriptModule::hooks(size_t module) {
+  const auto registry = registries_.find(module);
+  return registry == registries_.end() ? nullptr : registry->second.get();
 }
 
 void TorchscriptModule::reset_hooks() {
-  for (const auto& registry : registries_) registry->reset_state();
+  for (const auto& [module, registry] : registries_) registry->reset_state();
 }
 
 }  // namespace ferry

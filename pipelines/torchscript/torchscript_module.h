@@ -1,17 +1,21 @@
 #pragma once
 
+#include <map>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "offload/module_discovery.h"
 #include "offload/offloadable_module.h"
-#include "pipelines/torchscript/component_discovery.h"
 #include "pipelines/torchscript/hook_points.h"
+#include "pipelines/torchscript/module_tree_reader.h"
 
 namespace ferry {
 
 // OffloadableModule over discovered components: one hook registry for each
-// component root and block, reached through hook points.
+// component root, child and block, reached through hook points.
 //
 // Ownership: owns the registries and the hook points.
 // Threads: not thread-safe; confined to the worker's step thread.
@@ -19,20 +23,25 @@ class TorchscriptModule : public OffloadableModule {
  public:
   // Inserts the hook points; errors as HookPoints::insert().
   static absl::StatusOr<std::unique_ptr<TorchscriptModule>> create(
-      const Discovery& discovery);
+      TorchscriptTree tree, const Discovery& discovery);
 
   const std::vector<OffloadableComponent>& components() const override {
     return components_;
   }
+  const ModuleTree& tree() const override { return tree_.tree; }
+  HookRegistry* hooks(size_t module) override;
   void reset_hooks() override;
 
  private:
-  TorchscriptModule() = default;
+  explicit TorchscriptModule(TorchscriptTree tree) : tree_(std::move(tree)) {}
 
-  // Makes the registry of one module.
-  HookRegistry* add_target(const ModuleAtPath& module);
+  // Makes the registry of a module, once.
+  HookRegistry* add_target(const std::string& path, size_t module);
+  OffloadableComponent add_component(const DiscoveredComponent& found);
 
-  std::vector<std::unique_ptr<HookRegistry>> registries_;
+  const TorchscriptTree tree_;
+  // By module.
+  std::map<size_t, std::unique_ptr<HookRegistry>> registries_;
   std::vector<HookTarget> targets_;
   std::vector<OffloadableComponent> components_;
   // Destroyed first: refers to the registries.

@@ -214,8 +214,13 @@ void ConfigCheck::check_pipeline(int index, std::set<std::string>* names) {
           absl::StrCat("must be 1 to ", kMaxRanks, ", got ", config.ranks()));
     }
   }
+  // The rest of it is checked by the worker, which knows what it means.
+  std::string mode;
   one_of(absl::StrCat(field, "offload.mode"), config.offload().mode(),
-         {"auto", "none", "module", "layer"}, &settings.offload_mode);
+         {"auto", "none", "module", "layer"}, &mode);
+  settings.offload = config.offload();
+  if (config.offload().ByteSizeLong() == 0) settings.offload.set_mode("auto");
+  settings.parallel = config.parallel();
   result_.pipelines.push_back(std::move(settings));
 }
 

@@ -14,7 +14,8 @@ std::string print_daemon_config(const DaemonConfig& config) {
     pipeline.set_name(settings.name);
     pipeline.set_path(settings.path);
     pipeline.set_ranks(settings.ranks);
-    pipeline.mutable_offload()->set_mode(settings.offload_mode);
+    *pipeline.mutable_offload() = settings.offload;
+    *pipeline.mutable_parallel() = settings.parallel;
   }
   proto.set_grpc_address(config.grpc_address);
   proto.set_health_address(config.health_address);

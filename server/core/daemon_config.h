@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "ferry/config/v1/offload_config.pb.h"
 #include "server/core/platform_settings.h"
 
 namespace ferry {
@@ -16,8 +17,10 @@ struct PipelineSettings {
   // Absolute path of the package's directory.
   std::string path;
   int ranks = 1;
-  // "auto", "none", "module" or "layer".
-  std::string offload_mode = "auto";
+  // As written; the worker checks them as a whole. Mode "auto" when nothing is
+  // asked for.
+  config::v1::OffloadConfig offload;
+  config::v1::ParallelConfig parallel;
 };
 
 // Everything that is configured, read once at start and never changed. Made by

@@ -104,7 +104,8 @@ absl::StatusOr<worker::v1::LoadPipelineResponse> WorkerProcess::load() {
   request.set_world_size(settings_.ranks);
   request.set_generation(position_.generation);
   request.set_intra_op_threads(settings_.intra_op_threads);
-  request.mutable_offload()->set_mode(settings_.offload_mode);
+  *request.mutable_offload() = settings_.offload;
+  *request.mutable_parallel() = settings_.parallel;
   *request.mutable_platform() = platform_config(settings_.platform);
   grpc::ClientContext context;
   context.set_deadline(deadline_in(settings_.load_timeout));

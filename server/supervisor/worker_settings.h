@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "ferry/config/v1/offload_config.pb.h"
 #include "server/core/platform_settings.h"
 
 namespace ferry {
@@ -17,8 +18,9 @@ struct WorkerSettings {
   std::string pipeline;
   // Absolute path of the package's directory.
   std::string package_dir;
-  // "auto", "none", "module" or "layer".
-  std::string offload_mode = "auto";
+  // What was asked of offloading, and how ranks divide the work.
+  config::v1::OffloadConfig offload;
+  config::v1::ParallelConfig parallel;
   int ranks = 1;
   int intra_op_threads = 1;
   PlatformSettings platform;

@@ -27,7 +27,8 @@ WorkerSupervisor::Options WorkerSupervisor::options_from(
                                                  : config.worker_path};
     worker.pipeline = absl::StrCat("pipelines/", pipeline.name);
     worker.package_dir = pipeline.path;
-    worker.offload_mode = pipeline.offload_mode;
+    worker.offload = pipeline.offload;
+    worker.parallel = pipeline.parallel;
     worker.ranks = pipeline.ranks;
     worker.intra_op_threads =
         config.intra_op_threads > 0 ? config.intra_op_threads : default_threads;

@@ -2,9 +2,12 @@
 
 #include <string>
 
+#include "offload/component_role.h"
+
 namespace ferry {
 
 v1::OffloadReport make_offload_report(const OffloadableModule& module,
+                                      const OffloadConfig& config,
                                       const OffloadBackendChoice& choice,
                                       const Platform& platform) {
   v1::OffloadReport report;
@@ -14,7 +17,8 @@ v1::OffloadReport make_offload_report(const OffloadableModule& module,
   report.set_strategy(std::string(to_string(strategy)));
   report.set_reason(choice.reason);
   report.set_device(platform.torch_device());
-  report.set_group_size(1);
+  report.set_group_size(static_cast<int32_t>(config.group_size()));
+  report.set_policy(config.describe());
   int64_t bytes = 0;
   for (const OffloadableComponent& component : module.components()) {
     v1::ComponentReport& entry = *report.add_components();

@@ -2,6 +2,7 @@
 
 #include "ferry/v1/offload_report.pb.h"
 #include "offload/get_offload_backend.h"
+#include "offload/offload_config.h"
 #include "offload/offloadable_module.h"
 #include "platform/device/platform.h"
 
@@ -10,6 +11,7 @@ namespace ferry {
 // What offloading does for a pipeline, as operators see it. Without a backend
 // every component is resident.
 v1::OffloadReport make_offload_report(const OffloadableModule& module,
+                                      const OffloadConfig& config,
                                       const OffloadBackendChoice& choice,
                                       const Platform& platform);
 

@@ -17,6 +17,7 @@
 #include "platform/device/simulated/simulated_device_options.h"
 #include "server/core/proto_time.h"
 #include "server/worker/offload_report.h"
+#include "server/worker/offload_settings.h"
 
 namespace ferry {
 namespace {
@@ -24,9 +25,11 @@ namespace {
 class TorchPipeline final : public LoadedPipeline {
  public:
   TorchPipeline(std::unique_ptr<Platform> platform,
-                std::unique_ptr<Pipeline> pipeline, OffloadBackendChoice choice)
+                std::unique_ptr<Pipeline> pipeline, OffloadConfig config,
+                OffloadBackendChoice choice)
       : platform_(std::move(platform)),
         pipeline_(std::move(pipeline)),
+        config_(std::move(config)),
         choice_(std::move(choice)) {}
 
   ~TorchPipeline() override {
@@ -51,7 +54,7 @@ class TorchPipeline final : public LoadedPipeline {
   v1::Pipeline description() const override {
     v1::Pipeline description = pipeline_->description();
     *description.mutable_offload() = make_offload_report(
-        pipeline_->offloadable_module(), choice_, *platform_);
+        pipeline_->offloadable_module(), config_, choice_, *platform_);
     return description;
   }
 
@@ -61,6 +64,7 @@ class TorchPipeline final : public LoadedPipeline {
   // In this order: each stands on those before it.
   const std::unique_ptr<Platform> platform_;
   const std::unique_ptr<Pipeline> pipeline_;
+  const OffloadConfig config_;
   const OffloadBackendChoice choice_;
 };
 
@@ -99,8 +103,7 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
         absl::StrCat("ranks: ", request.world_size(),
                      " ranks of one pipeline are not supported; 1 is"));
   }
-  ASSIGN_OR_RETURN(const OffloadConfig config,
-                   OffloadConfig::from_mode(request.offload().mode()));
+  ASSIGN_OR_RETURN(OffloadConfig config, make_offload_config(request));
   ASSIGN_OR_RETURN(const PlatformOptions options,
                    platform_options(request.platform()));
   ASSIGN_OR_RETURN(std::unique_ptr<Platform> platform, get_platform(options));
@@ -117,9 +120,14 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
        {"threads", request.intra_op_threads()},
        {"platform", platform->name()},
        {"device", platform->torch_device()},
-       {"offload", choice.reason}});
-  auto loaded = std::make_unique<TorchPipeline>(
-      std::move(platform), std::move(pipeline), std::move(choice));
+       {"offload", choice.reason},
+       {"policy", config.describe()}});
+  for (const std::string& note : config.notes()) {
+    log_info("offload configuration", {{"note", note}});
+  }
+  auto loaded =
+      std::make_unique<TorchPipeline>(std::move(platform), std::move(pipeline),
+                                      std::move(config), std::move(choice));
   RETURN_IF_ERROR(loaded->enable_offload());
   return loaded;
 }

@@ -21,8 +21,8 @@ ALLOWED_INCLUDES = {
         "platform/device", "torch/distributed",
     ],
     "offload": [
-        "ATen", "absl", "c10", "openssl", "platform/base", "platform/device",
-        "platform/distributed",
+        "ATen", "absl", "c10", "nlohmann", "openssl", "platform/base",
+        "platform/device", "platform/distributed",
     ],
     "pipelines": [
         "ATen", "absl", "c10", "ferry/config", "ferry/v1", "google/protobuf",

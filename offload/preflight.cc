@@ -1,0 +1,163 @@
+#include "offload/preflight.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace ferry {
+namespace {
+
+enum Phase { kEncode, kDenoise, kDecode };
+
+// When a component runs.
+Phase phase_of(ComponentRole role) {
+  switch (role) {
+    case ComponentRole::kTextEncoder:
+      return kEncode;
+    case ComponentRole::kVae:
+      return kDecode;
+    case ComponentRole::kDit:
+    case ComponentRole::kResident:
+      break;
+  }
+  return kDenoise;
+}
+
+OffloadComponent kind_of(ComponentRole role) {
+  return role == ComponentRole::kTextEncoder ? OffloadComponent::kTextEncoder
+                                             : OffloadComponent::kDit;
+}
+
+// Does the work of compute_memory_needs().
+class Counter {
+ public:
+  Counter(const ResolvedPlan& plan, const OffloadConfig& config,
+          const PreflightOptions& options)
+      : plan_(plan), config_(config), options_(options) {
+    needs_.device = {{"encode_prompt", {}}, {"denoise", {}}, {"decode", {}}};
+    needs_.host.phase = "host";
+  }
+
+  MemoryNeeds run() {
+    for (const StoragePlacement& placement : plan_.storages) {
+      if (placement.owner == StoragePlacement::Owner::kResident) {
+        resident_ += align_for_image(placement.bytes);
+      }
+    }
+    host_ = resident_;
+    for (const PlannedComponent& component : plan_.components) add(component);
+    for (Phase phase : {kEncode, kDenoise, kDecode}) {
+      add_item(phase, "resident", resident_);
+      add_item(phase, "the largest of the components that exclude each other",
+               largest_);
+      for (const MemoryItem& ring : rings_) {
+        add_item(phase, ring.what, ring.bytes);
+      }
+      add_item(phase, "headroom", config_.headroom_bytes().value_or(0));
+    }
+    // Without offloading the device has the only copy.
+    if (config_.offload_enabled()) needs_.host.items = {{"images", host_}};
+    return std::move(needs_);
+  }
+
+ private:
+  void add_item(Phase phase, std::string what, int64_t bytes) {
+    if (bytes == 0) return;
+    needs_.device[phase].items.push_back({std::move(what), bytes});
+  }
+
+  void add(const PlannedComponent& component) {
+    host_ += component.image_bytes;
+    if (config_.strategy() == OffloadStrategy::kModelLevel &&
+        component.selected) {
+      largest_ = std::max(largest_, component.image_bytes);
+    } else if (component.on_demand) {
+      add_item(phase_of(component.role),
+               absl::StrCat(component.path, " on demand"),
+               component.image_bytes);
+    } else {
+      resident_ += component.image_bytes;
+    }
+    for (const PlannedStack& stack : component.stacks) {
+      add_ring(component, stack);
+    }
+    for (const PlannedComponent& child : component.children) add(child);
+  }
+
+  void add_ring(const PlannedComponent& component, const PlannedStack& stack) {
+    const int64_t ranks = config_.uses_allgather(kind_of(component.role))
+                              ? config_.effective_group_size()
+                              : 1;
+    int64_t streamed = 0;
+    int64_t largest = 0;
+    int64_t largest_share = 0;
+    for (const PlannedBlock& block : stack.blocks) {
+      const int64_t share =
+          align_for_image((block.image_bytes + ranks - 1) / ranks);
+      if (block.resident) {
+        resident_ += block.image_bytes;
+        host_ += block.image_bytes;
+        continue;
+      }
+      host_ += share;
+      // What all of its storages are shared by others is resident already.
+      if (block.image_bytes == 0) continue;
+      ++streamed;
+      largest = std::max(largest, share * ranks);
+      largest_share = std::max(largest_share, share);
+    }
+    rings_.push_back({absl::StrCat("slots of ", component.path),
+                      std::min(options_.slots, streamed) * largest});
+    if (ranks > 1) {
+      rings_.push_back({absl::StrCat("shard slots of ", component.path),
+                        options_.shard_slots * largest_share});
+    }
+  }
+
+  const ResolvedPlan& plan_;
+  const OffloadConfig& config_;
+  const PreflightOptions options_;
+  MemoryNeeds needs_;
+  int64_t resident_ = 0;
+  int64_t largest_ = 0;
+  int64_t host_ = 0;
+  std::vector<MemoryItem> rings_;
+};
+
+std::string describe(const MemoryNeed& need, absl::string_view memory) {
+  const std::string items = absl::StrJoin(
+      need.items, ", ", [](std::string* out, const MemoryItem& item) {
+        absl::StrAppend(out, item.what, " ", item.bytes);
+      });
+  return absl::StrCat(need.phase, " needs ", need.bytes(), " bytes of ", memory,
+                      " memory (", items, ")");
+}
+
+}  // namespace
+
+MemoryNeeds compute_memory_needs(const ResolvedPlan& plan,
+                                 const OffloadConfig& config,
+                                 const PreflightOptions& options) {
+  return Counter(plan, config, options).run();
+}
+
+absl::Status check_memory_needs(const MemoryNeeds& needs,
+                                const MemoryLimits& limits) {
+  std::vector<std::string> refusals;
+  for (const MemoryNeed& need : needs.device) {
+    if (need.bytes() <= limits.device_free_bytes) continue;
+    refusals.push_back(absl::StrCat(describe(need, "device"), ", and ",
+                                    limits.device_free_bytes, " are free"));
+  }
+  if (needs.host.bytes() > limits.host_available_bytes) {
+    refusals.push_back(absl::StrCat(
+        describe(needs.host, "host"), ", and ", limits.host_available_bytes,
+        " are available (", limits.host_limited_by, ")"));
+  }
+  if (refusals.empty()) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrJoin(refusals, "; "));
+}
+
+}  // namespace ferry

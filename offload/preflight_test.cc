@@ -1,0 +1,149 @@
+#include "offload/preflight.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "offload/plan_resolver.h"
+#include "offload/testing/tree_builder.h"
+
+namespace ferry {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// A DiT of four blocks of 1000 bytes, 300 bytes beside them; an encoder of
+// two blocks of 500; a VAE of 2000.
+class PreflightTest : public testing::Test {
+ protected:
+  PreflightTest() {
+    builder_.blocks("transformer.blocks", 4, 1000);
+    builder_.parameter("transformer", 300);
+    builder_.blocks("text_encoder.layers", 2, 500);
+    builder_.parameter("vae", 2000);
+    builder_.module("vae").on_demand_lifecycle = true;
+    OffloadPlan& plan = builder_.tree.plan.emplace();
+    plan.block_attrs["transformer"] = {"blocks"};
+    plan.encoder_block_attrs["text_encoder"] = {"layers"};
+    plan.resident_dit_paths = {"transformer"};
+    plan.encoder_dlo_weight_replication = {"text_encoder"};
+  }
+
+  void configure(const OmniDiffusionConfig& od) {
+    const auto config = OffloadConfig::from_od_config(od);
+    ASSERT_TRUE(config.ok()) << config.status();
+    const auto plan = resolve_offload_plan(builder_.tree, *config);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    needs_ = compute_memory_needs(*plan, *config, options_);
+  }
+
+  // "what bytes" of a phase.
+  std::vector<std::string> items(size_t phase) const {
+    std::vector<std::string> lines;
+    for (const MemoryItem& item : needs_.device[phase].items) {
+      lines.push_back(absl::StrCat(item.what, " ", item.bytes));
+    }
+    return lines;
+  }
+
+  static OmniDiffusionConfig compact(
+      const std::string& mode, const std::vector<std::string>& components) {
+    OmniDiffusionConfig config;
+    config.diffusion_offload_config.emplace();
+    config.diffusion_offload_config->mode = mode;
+    config.diffusion_offload_config->components = components;
+    return config;
+  }
+
+  TreeBuilder builder_;
+  PreflightOptions options_;
+  MemoryNeeds needs_;
+};
+
+TEST_F(PreflightTest, WithoutOffloadingEverythingIsResident) {
+  configure({});
+  // 4 × 1024 + 512 + 2 × 512 + 2048.
+  EXPECT_THAT(items(1), ElementsAre("resident 7680"));
+  EXPECT_THAT(needs_.host.items, IsEmpty());
+}
+
+TEST_F(PreflightTest, LayerwiseHasSlotsInEveryPhase) {
+  OmniDiffusionConfig od = compact("layer", {"dit", "text_encoder", "vae"});
+  od.diffusion_offload_config->headroom_bytes = 77;
+  configure(od);
+  EXPECT_THAT(items(0),
+              ElementsAre("resident 512", "slots of transformer 2048",
+                          "slots of text_encoder 1024", "headroom 77"));
+  EXPECT_EQ(items(0), items(1));
+  EXPECT_THAT(items(2),
+              ElementsAre("vae on demand 2048", "resident 512",
+                          "slots of transformer 2048",
+                          "slots of text_encoder 1024", "headroom 77"));
+  EXPECT_EQ(needs_.host.bytes(), 7680);
+}
+
+TEST_F(PreflightTest, ResidentBlocksLeaveFewerSlots) {
+  OmniDiffusionConfig od = compact("layer", {"dit"});
+  od.diffusion_offload_config->layer_options = {{"dit", {}, 2}};
+  options_.slots = 3;
+  configure(od);
+  EXPECT_THAT(items(1),
+              ElementsAre("resident 5632", "slots of transformer 2048"));
+}
+
+TEST_F(PreflightTest, ModelLevelHasRoomForTheLargest) {
+  configure(compact("module", {"dit", "text_encoder"}));
+  EXPECT_THAT(
+      items(1),
+      ElementsAre("resident 2048",
+                  "the largest of the components that exclude each other "
+                  "4608"));
+  EXPECT_EQ(needs_.host.bytes(), 7680);
+}
+
+TEST_F(PreflightTest, AGroupSharesTheHostAndHasShardSlots) {
+  OmniDiffusionConfig od = compact("layer", {"dit", "text_encoder"});
+  od.diffusion_offload_config->layer_options = {{"dit", "allgather", {}}};
+  od.parallel_config.data_parallel_size = 3;
+  configure(od);
+  // A third of 1024 is 512 in an image; three of them are a slot.
+  EXPECT_THAT(items(1),
+              ElementsAre("resident 2560", "slots of transformer 3072",
+                          "shard slots of transformer 1024",
+                          "slots of text_encoder 1024"));
+  EXPECT_EQ(needs_.host.bytes(), 7680 - 4 * 512);
+}
+
+TEST_F(PreflightTest, SharedStateCountsOnce) {
+  const int64_t tied = builder_.parameter("transformer.blocks.0", 256);
+  builder_.view("transformer.blocks.1", tied);
+  configure(compact("layer", {"dit"}));
+  EXPECT_THAT(items(1),
+              ElementsAre("resident 3840", "slots of transformer 2048"));
+  EXPECT_EQ(needs_.host.bytes(), 7680 + 256);
+}
+
+TEST_F(PreflightTest, RefusesWithNumbers) {
+  configure(compact("layer", {"dit", "text_encoder", "vae"}));
+  EXPECT_TRUE(check_memory_needs(needs_, {5632, 7680, "x"}).ok());
+  const absl::Status device = check_memory_needs(needs_, {5631, 7680, "x"});
+  EXPECT_EQ(device.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(device.message(),
+            "decode needs 5632 bytes of device memory (vae on demand 2048, "
+            "resident 512, slots of transformer 2048, slots of text_encoder "
+            "1024), and 5631 are free");
+  const absl::Status host = check_memory_needs(needs_, {0, 7679, "cgroup /a"});
+  EXPECT_THAT(std::string(host.message()), HasSubstr("; decode needs "));
+  EXPECT_THAT(std::string(host.message()),
+              HasSubstr("host needs 7680 bytes of host memory (images 7680), "
+                        "and 7679 are available (cgroup /a)"));
+}
+
+}  // namespace
+}  // namespace ferry
