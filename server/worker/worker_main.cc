@@ -8,6 +8,7 @@
 #include "absl/debugging/symbolize.h"
 #include "absl/flags/flag.h"
 #include "platform/base/command_line.h"
+#include "platform/base/fault_point.h"
 #include "platform/base/logging.h"
 #include "server/worker/pipeline_loader.h"
 #include "server/worker/run_worker.h"
@@ -30,6 +31,7 @@ int fail(const absl::Status& status) {
 }
 
 int run(int argc, char** argv) {
+  fault_point("start");
   const absl::StatusOr<CommandLine> line =
       parse_command_line(argc, argv, __FILE__);
   if (!line.ok()) return fail(line.status());

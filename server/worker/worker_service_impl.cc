@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "platform/base/error_info.h"
+#include "platform/base/fault_point.h"
 #include "server/ipc/grpc_status.h"
 #include "server/worker/queue_observer.h"
 
@@ -81,6 +82,9 @@ grpc::Status WorkerServiceImpl::RunGeneration(
   RunGenerationResponse event;
   EventQueue::Popped popped;
   while ((popped = events.pop(kSlice, &event)) != EventQueue::Popped::kEnd) {
+    if (popped == EventQueue::Popped::kEvent && event.has_output_chunk()) {
+      fault_point("send_output");
+    }
     const bool writable =
         popped == EventQueue::Popped::kNothingYet || writer->Write(event);
     if (!writable || context->IsCancelled()) {
@@ -128,6 +132,7 @@ grpc::Status WorkerServiceImpl::Heartbeat(
     grpc::ServerContext* /*context*/,
     const worker::v1::HeartbeatRequest* /*request*/,
     worker::v1::HeartbeatResponse* response) {
+  fault_point("heartbeat");
   *response = slot_.heartbeat();
   return grpc::Status::OK;
 }
