@@ -2,6 +2,7 @@
 // after the other. ferryd starts it; see server/worker/run_worker.h.
 
 #include <cstdio>
+#include <new>
 #include <string>
 
 #include "absl/debugging/failure_signal_handler.h"
@@ -24,6 +25,7 @@ namespace ferry {
 namespace {
 
 constexpr int kUsageError = 1;
+constexpr int kOutOfMemory = 2;
 
 int fail(const absl::Status& status) {
   fprintf(stderr, "ferry_worker: %s\n", std::string(status.message()).c_str());
@@ -64,5 +66,10 @@ int main(int argc, char** argv) {
   // A crash writes its stack where ferryd reads the last lines.
   absl::InitializeSymbolizer(argv[0]);
   absl::InstallFailureSignalHandler({});
-  return ferry::run(argc, argv);
+  try {
+    return ferry::run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    fputs("ferry_worker: out of memory\n", stderr);
+    return ferry::kOutOfMemory;
+  }
 }
