@@ -186,13 +186,11 @@ absl::StatusOr<PipelineParts> load_parts(const Package& package) {
   return parts;
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Pipeline>> Pipeline::load(
+absl::StatusOr<std::unique_ptr<Pipeline>> load_pipeline(
     const std::filesystem::path& directory, const PipelineOptions& options) {
   fault_point("load_package");
   ASSIGN_OR_RETURN(const Package package, Package::load(directory));
-  RETURN_IF_ERROR(call_torch("LibTorch", [] { set_deterministic_mode(); }));
+  set_deterministic_mode();
   TorchScope scope(options.intra_op_threads);
   // LibTorch can throw wherever it reads what an archive holds.
   absl::StatusOr<PipelineParts> parts;
@@ -202,6 +200,17 @@ absl::StatusOr<std::unique_ptr<Pipeline>> Pipeline::load(
   auto pipeline =
       std::make_unique<DiffusionPipeline>(*std::move(parts), options);
   RETURN_IF_ERROR(pipeline->warm_up());
+  return pipeline;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Pipeline>> Pipeline::load(
+    const std::filesystem::path& directory, const PipelineOptions& options) {
+  // A lack of memory, too, is for the caller to report.
+  absl::StatusOr<std::unique_ptr<Pipeline>> pipeline;
+  RETURN_IF_ERROR(call_torch(
+      "load", [&] { pipeline = load_pipeline(directory, options); }));
   return pipeline;
 }
 
