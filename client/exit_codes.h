@@ -9,7 +9,8 @@ enum ExitCode : int {
   kSuccess = 0,
   // Unknown command or flag, or a wrong value.
   kUsage = 1,
-  // A file could not be written, or what the server sent is not what it says.
+  // A file or standard output could not be written, or what the server sent is
+  // not what it says.
   kLocalError = 2,
   // `health`: the server answers, and readiness is not SERVING.
   kNotServing = 3,

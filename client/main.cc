@@ -109,7 +109,17 @@ int run(int argc, char* argv[]) {
                                      &interrupter);
 }
 
+// What a script reads must not be cut short without a word.
+int check_output(int code) {
+  std::cout.flush();
+  if (std::cout.good()) return code;
+  std::cerr << "ferryctl: cannot write to standard output" << std::endl;
+  return code == kSuccess ? kLocalError : code;
+}
+
 }  // namespace
 }  // namespace ferry
 
-int main(int argc, char* argv[]) { return ferry::run(argc, argv); }
+int main(int argc, char* argv[]) {
+  return ferry::check_output(ferry::run(argc, argv));
+}

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "platform/base/error_info.h"
+#include "platform/base/fault_point.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {
@@ -59,6 +60,7 @@ absl::StatusOr<at::Tensor> run_denoising_loop(RootModule& root,
   const int64_t rows = latents.size(0) * (inputs.classifier_free ? 2 : 1);
   for (int step = 0; step < schedule.num_steps(); ++step) {
     RETURN_IF_ERROR(on_step(step, latents));
+    fault_point("denoise_step");
     at::Tensor input =
         schedule.scale_model_input(latents, step).to(root.compute_dtype());
     if (inputs.classifier_free) input = at::cat({input, input});

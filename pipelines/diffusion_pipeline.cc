@@ -16,6 +16,7 @@
 #include "pipelines/torchscript/root_module.h"
 #include "pipelines/torchscript/torch_settings.h"
 #include "pipelines/torchscript/torch_status.h"
+#include "platform/base/fault_point.h"
 #include "platform/base/logging.h"
 #include "platform/base/status_macros.h"
 
@@ -74,6 +75,7 @@ class DiffusionPipeline : public Pipeline {
   // together, so that "loaded" means that a request can succeed, and makes the
   // first request as fast as the others.
   absl::Status warm_up() {
+    fault_point("warm_up");
     v1::GenerationSpec spec = description_.defaults();
     spec.set_prompt("warm-up");
     spec.set_num_inference_steps(
@@ -137,6 +139,7 @@ absl::StatusOr<PipelineParts> load_parts(const Package& package) {
     parts.tokenizers.push_back(std::move(loaded));
     options.attention_masks.push_back(tokenizer.attention_mask());
   }
+  fault_point("load_module");
   ASSIGN_OR_RETURN(
       parts.root,
       RootModule::load(package.directory, package.manifest.module(), options));
@@ -146,12 +149,11 @@ absl::StatusOr<PipelineParts> load_parts(const Package& package) {
   return parts;
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Pipeline>> Pipeline::load(
+absl::StatusOr<std::unique_ptr<Pipeline>> load_pipeline(
     const std::filesystem::path& directory, const PipelineOptions& options) {
+  fault_point("load_package");
   ASSIGN_OR_RETURN(const Package package, Package::load(directory));
-  RETURN_IF_ERROR(call_torch("LibTorch", [] { set_deterministic_mode(); }));
+  set_deterministic_mode();
   TorchScope scope(options.intra_op_threads);
   // LibTorch can throw wherever it reads what an archive holds.
   absl::StatusOr<PipelineParts> parts;
@@ -161,6 +163,17 @@ absl::StatusOr<std::unique_ptr<Pipeline>> Pipeline::load(
   auto pipeline =
       std::make_unique<DiffusionPipeline>(*std::move(parts), options);
   RETURN_IF_ERROR(pipeline->warm_up());
+  return pipeline;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Pipeline>> Pipeline::load(
+    const std::filesystem::path& directory, const PipelineOptions& options) {
+  // A lack of memory, too, is for the caller to report.
+  absl::StatusOr<std::unique_ptr<Pipeline>> pipeline;
+  RETURN_IF_ERROR(call_torch(
+      "load", [&] { pipeline = load_pipeline(directory, options); }));
   return pipeline;
 }
 

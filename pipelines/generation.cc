@@ -16,6 +16,7 @@
 #include "pipelines/schedulers/noise_source.h"
 #include "platform/base/clock.h"
 #include "platform/base/error_info.h"
+#include "platform/base/fault_point.h"
 #include "platform/base/sha256.h"
 #include "platform/base/status_macros.h"
 
@@ -220,6 +221,7 @@ absl::Status Generation::encode_prompts() {
   std::vector<std::string> prompts;
   if (classifier_free_) prompts.push_back(spec_.negative_prompt());
   prompts.push_back(spec_.prompt());
+  fault_point("encode_prompt");
   ASSIGN_OR_RETURN(conditioning_,
                    parts_.root->encode_prompt(tokenize(prompts)));
   const auto rows = static_cast<int64_t>(prompts.size());
@@ -289,6 +291,7 @@ absl::Status Generation::decode() {
   RETURN_IF_ERROR(begin(v1::Progress::STAGE_DECODE, schedule_->num_steps()));
   for (int i = 0; i < num_images_; ++i) {
     RETURN_IF_ERROR(check_cancelled());
+    fault_point("decode");
     const at::Tensor latents =
         latents_.narrow(0, i, 1).to(parts_.root->compute_dtype());
     ASSIGN_OR_RETURN(const at::Tensor pictures, parts_.root->decode(latents));
@@ -323,6 +326,7 @@ absl::Status Generation::encode_outputs() {
     if (spec_.output().embed_metadata()) {
       text = make_output_text(told, spec_.seed() + i);
     }
+    fault_point("encode_image");
     ASSIGN_OR_RETURN(EncodedImage encoded,
                      encode_image(spec_.output(), images_[i], text));
     v1::OutputInfo info;

@@ -27,6 +27,13 @@ int refuse(const absl::Status& status) {
   return kBadConfiguration;
 }
 
+// After everything that was to be printed.
+int end_of_output() {
+  std::cout.flush();
+  if (std::cout.good()) return kDrained;
+  return refuse(absl::DataLossError("cannot write to standard output"));
+}
+
 absl::Status start_log(const DaemonConfig& config) {
   LogOptions options;
   options.component = "ferryd";
@@ -51,17 +58,17 @@ int run(int argc, char* argv[]) {
   if (!line.ok()) return refuse(line.status());
   if (line->help) {
     std::cout << usage() << describe_flags(flags_file());
-    return kDrained;
+    return end_of_output();
   }
   if (line->version) {
-    std::cout << "ferryd " << kVersion << std::endl;
-    return kDrained;
+    std::cout << "ferryd " << kVersion << "\n";
+    return end_of_output();
   }
   const auto config = configure(*line);
   if (!config.ok()) return refuse(config.status());
   if (absl::GetFlag(FLAGS_print_effective_config)) {
     std::cout << print_daemon_config(*config);
-    return kDrained;
+    return end_of_output();
   }
   if (absl::GetFlag(FLAGS_validate_config)) return kDrained;
 

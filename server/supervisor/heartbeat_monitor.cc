@@ -16,12 +16,12 @@ std::optional<std::string> HeartbeatMonitor::on_answer(
   missed_ = 0;
   if (answer.has_since_cancel() &&
       duration_of(answer.since_cancel()) > options_.cancel_grace) {
-    return absl::StrCat(answer.job(), " was cancelled and did not end within ",
-                        absl::FormatDuration(options_.cancel_grace),
-                        " (cancel_grace)");
+    return absl::StrCat(
+        "runs ", answer.job(), ", which was cancelled and did not end within ",
+        absl::FormatDuration(options_.cancel_grace), " (cancel_grace)");
   }
   if (duration_of(answer.since_progress()) > options_.step_timeout) {
-    return absl::StrCat(answer.job(), " made no progress for ",
+    return absl::StrCat("runs ", answer.job(), ", which made no progress for ",
                         absl::FormatDuration(options_.step_timeout),
                         " (step_timeout)");
   }
@@ -30,7 +30,7 @@ std::optional<std::string> HeartbeatMonitor::on_answer(
 
 std::optional<std::string> HeartbeatMonitor::on_timeout() {
   if (++missed_ < kAttempts) return std::nullopt;
-  return absl::StrCat("it did not answer for ",
+  return absl::StrCat("did not answer for ",
                       absl::FormatDuration(options_.heartbeat_timeout),
                       " (heartbeat_timeout)");
 }

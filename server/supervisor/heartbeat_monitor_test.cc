@@ -34,13 +34,14 @@ TEST(HeartbeatMonitorTest, AcceptsIdleAndProgress) {
 TEST(HeartbeatMonitorTest, NamesTheJobThatMakesNoProgress) {
   HeartbeatMonitor monitor(options());
   EXPECT_THAT(monitor.on_answer(answer(121)).value_or(""),
-              HasSubstr("jobs/1 made no progress for 2m"));
+              HasSubstr("runs jobs/1, which made no progress for 2m"));
 }
 
 TEST(HeartbeatMonitorTest, NamesTheJobThatDoesNotEnd) {
   HeartbeatMonitor monitor(options());
-  EXPECT_THAT(monitor.on_answer(answer(0, 31)).value_or(""),
-              HasSubstr("jobs/1 was cancelled and did not end within 30s"));
+  EXPECT_THAT(
+      monitor.on_answer(answer(0, 31)).value_or(""),
+      HasSubstr("runs jobs/1, which was cancelled and did not end within 30s"));
 }
 
 TEST(HeartbeatMonitorTest, ThreeInARowMustBeMissed) {

@@ -245,7 +245,8 @@ TEST_F(WorkerSupervisorTest, AStepThatHangsEndsTheGroup) {
   options_.worker.heartbeat_interval = absl::Milliseconds(20);
   start("hang_in_step=2;");
   log_.wait_for("READY 1");
-  expect_lost(run_and([](Rank&) {}), "jobs/1 made no progress for 200ms");
+  expect_lost(run_and([](Rank&) {}),
+              "runs jobs/1, which made no progress for 200ms");
   log_.wait_for("READY 2");
 }
 
@@ -255,7 +256,7 @@ TEST_F(WorkerSupervisorTest, ACancelThatIsIgnoredEndsTheGroup) {
   start("ignore_cancel;");
   log_.wait_for("READY 1");
   expect_lost(run_and([](Rank& rank) { rank.cancel(); }, 2000000000),
-              "jobs/1 was cancelled and did not end within 200ms");
+              "runs jobs/1, which was cancelled and did not end within 200ms");
   log_.wait_for("READY 2");
 }
 

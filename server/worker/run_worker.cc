@@ -11,6 +11,7 @@
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "platform/base/clock.h"
+#include "platform/base/fault_point.h"
 #include "platform/base/mutex.h"
 #include "platform/base/status_macros.h"
 #include "platform/os/signal_watcher.h"
@@ -75,6 +76,7 @@ absl::Status run_worker(const WorkerOptions& options, PipelineLoader loader) {
   set_fd_server_limits(builder);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr) return absl::InternalError("cannot start gRPC");
+  fault_point("connect");
   serve_over_fd(*server, std::move(ipc));
   stop.wait();
   server->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);

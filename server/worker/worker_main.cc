@@ -2,12 +2,14 @@
 // after the other. ferryd starts it; see server/worker/run_worker.h.
 
 #include <cstdio>
+#include <new>
 #include <string>
 
 #include "absl/debugging/failure_signal_handler.h"
 #include "absl/debugging/symbolize.h"
 #include "absl/flags/flag.h"
 #include "platform/base/command_line.h"
+#include "platform/base/fault_point.h"
 #include "platform/base/logging.h"
 #include "server/worker/pipeline_loader.h"
 #include "server/worker/run_worker.h"
@@ -23,6 +25,7 @@ namespace ferry {
 namespace {
 
 constexpr int kUsageError = 1;
+constexpr int kOutOfMemory = 2;
 
 int fail(const absl::Status& status) {
   fprintf(stderr, "ferry_worker: %s\n", std::string(status.message()).c_str());
@@ -30,6 +33,7 @@ int fail(const absl::Status& status) {
 }
 
 int run(int argc, char** argv) {
+  fault_point("start");
   const absl::StatusOr<CommandLine> line =
       parse_command_line(argc, argv, __FILE__);
   if (!line.ok()) return fail(line.status());
@@ -62,5 +66,10 @@ int main(int argc, char** argv) {
   // A crash writes its stack where ferryd reads the last lines.
   absl::InitializeSymbolizer(argv[0]);
   absl::InstallFailureSignalHandler({});
-  return ferry::run(argc, argv);
+  try {
+    return ferry::run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    fputs("ferry_worker: out of memory\n", stderr);
+    return ferry::kOutOfMemory;
+  }
 }

@@ -1,8 +1,10 @@
 #include "server/worker/worker_service_impl.h"
 
+#include <new>
 #include <utility>
 
 #include "platform/base/error_info.h"
+#include "platform/base/fault_point.h"
 #include "server/ipc/grpc_status.h"
 #include "server/worker/queue_observer.h"
 
@@ -21,6 +23,24 @@ absl::Status wrong_state(absl::string_view message) {
   return make_error(absl::StatusCode::kFailedPrecondition, message,
                     {"WRONG_STATE", {}});
 }
+
+absl::Status out_of_memory() {
+  return make_error(absl::StatusCode::kResourceExhausted,
+                    "out of memory while an output was sent",
+                    {"GPU_OUT_OF_MEMORY", {}});
+}
+
+// Frees the rank at the end of a call, whatever ends it.
+class SlotRelease {
+ public:
+  explicit SlotRelease(GenerationSlot& slot) : slot_(slot) {}
+  ~SlotRelease() { slot_.release(); }
+  SlotRelease(const SlotRelease&) = delete;
+  SlotRelease& operator=(const SlotRelease&) = delete;
+
+ private:
+  GenerationSlot& slot_;
+};
 
 }  // namespace
 
@@ -71,25 +91,38 @@ grpc::Status WorkerServiceImpl::RunGeneration(
   if (absl::Status status = begin_generation(request->job()); !status.ok()) {
     return to_grpc_status(status);
   }
+  const SlotRelease release(slot_);
   // Or since then: what nobody reads must not keep the rank from its next job.
-  if (context->IsCancelled()) {
-    slot_.release();
-    return grpc::Status::CANCELLED;
-  }
+  if (context->IsCancelled()) return grpc::Status::CANCELLED;
   EventQueue events(kMaxQueuedBytes);
   step_thread_.post([&] { generate(*request, events); });
+  const absl::Status sent = send_events(*context, events, *writer);
+  return to_grpc_status(sent.ok() ? events.status() : sent);
+}
+
+absl::Status WorkerServiceImpl::send_events(
+    const grpc::ServerContext& context, EventQueue& events,
+    grpc::ServerWriter<RunGenerationResponse>& writer) {
+  absl::Status status;
   RunGenerationResponse event;
   EventQueue::Popped popped;
   while ((popped = events.pop(kSlice, &event)) != EventQueue::Popped::kEnd) {
-    const bool writable =
-        popped == EventQueue::Popped::kNothingYet || writer->Write(event);
-    if (!writable || context->IsCancelled()) {
+    bool writable = true;
+    if (popped == EventQueue::Popped::kEvent) {
+      try {
+        if (event.has_output_chunk()) fault_point("send_output");
+        writable = writer.Write(event);
+      } catch (const std::bad_alloc&) {
+        status = out_of_memory();
+        writable = false;
+      }
+    }
+    if (!writable || context.IsCancelled()) {
       slot_.request_cancel();
       events.abandon();
     }
   }
-  slot_.release();
-  return to_grpc_status(events.status());
+  return status;
 }
 
 absl::Status WorkerServiceImpl::begin_generation(const std::string& job) {
@@ -128,6 +161,7 @@ grpc::Status WorkerServiceImpl::Heartbeat(
     grpc::ServerContext* /*context*/,
     const worker::v1::HeartbeatRequest* /*request*/,
     worker::v1::HeartbeatResponse* response) {
+  fault_point("heartbeat");
   *response = slot_.heartbeat();
   return grpc::Status::OK;
 }

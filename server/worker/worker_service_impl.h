@@ -57,6 +57,11 @@ class WorkerServiceImpl final : public worker::v1::WorkerService::Service {
                     worker::v1::LoadPipelineResponse& response)
       EXCLUDES_LOCK(mutex_);
   absl::Status begin_generation(const std::string& job) EXCLUDES_LOCK(mutex_);
+  // Returns when the generation has ended, not before: the step thread uses the
+  // queue. An error: it was ended, since nothing could be sent.
+  absl::Status send_events(
+      const grpc::ServerContext& context, EventQueue& events,
+      grpc::ServerWriter<worker::v1::RunGenerationResponse>& writer);
   // On the step thread.
   void generate(const worker::v1::RunGenerationRequest& request,
                 EventQueue& events);

@@ -130,27 +130,14 @@ TEST_F(LimitsTest, ShortCallsAnswerWhileAllStreamsAreTaken) {
   EXPECT_EQ(parse_details(calls.back()->finish()).reason, "JOB_CANCELLED");
 }
 
-class SlowReaderTest : public DaemonFixture {
- protected:
-  // 12 MiB of output: more than a connection buffers.
-  static v1::GenerateRequest large_request() {
-    v1::GenerateRequest request = make_request();
-    v1::GenerationSpec& spec = *request.mutable_spec();
-    spec.set_width(1024);
-    spec.set_height(1024);
-    spec.set_num_images(4);
-    spec.set_num_inference_steps(1);
-    spec.mutable_output()->set_format(v1::OutputSpec::FORMAT_RAW_RGB8);
-    return request;
-  }
-};
+using SlowReaderTest = DaemonFixture;
 
 TEST_F(SlowReaderTest, DoesNotSlowOthersAndIsEnded) {
   Daemon& daemon =
       start_ready({{{"tiny", large_package()}}, {"--slow_reader_timeout=2s"}});
   const auto channel = daemon.new_channel();
   const auto stub = v1::GenerationService::NewStub(channel);
-  GenerateCall slow(*stub, large_request());
+  GenerateCall slow(*stub, make_large_request());
   ASSERT_TRUE(slow.wait_for_state(Job::STATE_RUNNING));
 
   // It reads nothing more, and the rank still goes to the next job.
@@ -172,7 +159,7 @@ TEST_F(SlowReaderTest, DoesNotSlowOthersAndIsEnded) {
 
 TEST_F(SlowReaderTest, ReaderThatCatchesUpGetsEverything) {
   Daemon& daemon = start_ready({{{"tiny", large_package()}}, {}});
-  GenerateCall slow(daemon.generation(), large_request());
+  GenerateCall slow(daemon.generation(), make_large_request());
   ASSERT_TRUE(slow.wait_for_state(Job::STATE_RUNNING));
   const std::string name = slow.job().name();
   ASSERT_TRUE(eventually([&] {

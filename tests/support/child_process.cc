@@ -63,12 +63,14 @@ ChildProcess::ChildProcess(const Options& options)
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   const int flags = O_WRONLY | O_CREAT | O_APPEND;
+  const std::string& out =
+      options.stdout_path.empty() ? stdout_path_ : options.stdout_path;
+  const std::string& err =
+      options.stderr_path.empty() ? stderr_path_ : options.stderr_path;
   posix_spawn_file_actions_addopen(&actions, 0, options.stdin_path.c_str(),
                                    O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, stdout_path_.c_str(), flags,
-                                   0600);
-  posix_spawn_file_actions_addopen(&actions, 2, stderr_path_.c_str(), flags,
-                                   0600);
+  posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), flags, 0600);
+  posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), flags, 0600);
   if (!options.working_directory.empty()) {
     posix_spawn_file_actions_addchdir_np(&actions,
                                          options.working_directory.c_str());

@@ -34,6 +34,10 @@ class ChildProcess {
     std::string working_directory;
     // File of its standard input. A FIFO must be open for writing already.
     std::string stdin_path = "/dev/null";
+    // Files that its output goes to, in place of those that read_stdout() and
+    // read_stderr() read.
+    std::string stdout_path = "";
+    std::string stderr_path = "";
   };
 
   explicit ChildProcess(const Options& options);

@@ -22,7 +22,7 @@ using ::testing::Not;
 std::vector<pid_t> find_orphans() {
   std::vector<pid_t> orphans;
   for (const pid_t pid : find_children(getpid())) {
-    if (program_name(pid) == "ferry_worker") orphans.push_back(pid);
+    if (is_worker(pid)) orphans.push_back(pid);
   }
   return orphans;
 }

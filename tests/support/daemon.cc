@@ -16,8 +16,6 @@ namespace {
 using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 
-constexpr char kWorkerProgram[] = "ferry_worker";
-
 void set_timeout(grpc::ClientContext& context, absl::Duration timeout) {
   context.set_deadline(std::chrono::system_clock::now() +
                        absl::ToChronoMilliseconds(timeout));
@@ -55,7 +53,9 @@ ChildProcess::Options Daemon::process_options(const Options& options) const {
   }
   result.arguments.insert(result.arguments.end(), options.flags.begin(),
                           options.flags.end());
-  result.environment = {absl::StrCat("TMPDIR=", temporary_directory_)};
+  result.environment = options.environment;
+  result.environment.push_back(absl::StrCat("TMPDIR=", temporary_directory_));
+  result.stderr_path = options.stderr_path;
   result.working_directory = working_directory_;
   return result;
 }
@@ -156,7 +156,7 @@ std::vector<v1::Job> Daemon::unfinished_jobs() {
 std::vector<pid_t> Daemon::worker_pids() const {
   std::vector<pid_t> pids;
   for (const pid_t pid : find_children(process_.pid())) {
-    if (program_name(pid) == kWorkerProgram && process_state(pid) != 'Z') {
+    if (is_worker(pid) && process_state(pid) != 'Z') {
       pids.push_back(pid);
     }
   }

@@ -33,6 +33,10 @@ class Daemon {
     // Further flags.
     std::vector<std::string> flags;
     std::string grpc_address = "127.0.0.1:0";
+    // NAME=VALUE, besides the test's own.
+    std::vector<std::string> environment = {};
+    // File that its log goes to, in place of the one that log() reads.
+    std::string stderr_path = "";
   };
 
   explicit Daemon(const Options& options);

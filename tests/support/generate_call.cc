@@ -71,4 +71,15 @@ v1::GenerateRequest make_request(int64_t seed) {
   return request;
 }
 
+v1::GenerateRequest make_large_request() {
+  v1::GenerateRequest request = make_request();
+  v1::GenerationSpec& spec = *request.mutable_spec();
+  spec.set_width(1024);
+  spec.set_height(1024);
+  spec.set_num_images(4);
+  spec.set_num_inference_steps(1);
+  spec.mutable_output()->set_format(v1::OutputSpec::FORMAT_RAW_RGB8);
+  return request;
+}
+
 }  // namespace ferry

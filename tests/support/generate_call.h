@@ -69,4 +69,8 @@ constexpr char kPromptCanary[] = "canary-kumquat";
 // this seed.
 v1::GenerateRequest make_request(int64_t seed = 1);
 
+// One of a single step whose output, 12 MiB in four pictures, is more than a
+// connection buffers. For large_package() (packages.h).
+v1::GenerateRequest make_large_request();
+
 }  // namespace ferry

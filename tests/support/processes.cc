@@ -63,6 +63,11 @@ std::string program_name(pid_t pid) {
   return stat.has_value() ? stat->name : "";
 }
 
+bool is_worker(pid_t pid) {
+  const std::string name = program_name(pid);
+  return name == "ferry_worker" || name == "scripted_worker";
+}
+
 char process_state(pid_t pid) {
   const auto stat = read_stat(pid);
   return stat.has_value() ? stat->state : 0;

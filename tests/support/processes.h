@@ -20,6 +20,9 @@ std::vector<pid_t> find_children(pid_t parent);
 // Name of the program, cut to 15 characters; also of a dead process.
 std::string program_name(pid_t pid);
 
+// Whether it is a worker, by its program's name.
+bool is_worker(pid_t pid);
+
 // State letter of /proc/PID/stat: R, S, D, T, Z …; 0 when it is gone.
 char process_state(pid_t pid);
 

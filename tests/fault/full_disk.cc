@@ -1,0 +1,80 @@
+#include "tests/fault/full_disk.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "platform/base/status_macros.h"
+#include "platform/os/unique_fd.h"
+#include "tests/support/files.h"
+
+namespace ferry {
+namespace {
+
+constexpr char kFiller[] = "/filler";
+
+bool write_map(const char* path, const std::string& text) {
+  const UniqueFd file(open(path, O_WRONLY | O_CLOEXEC));
+  return write(file.get(), text.data(), text.size()) ==
+         static_cast<ssize_t>(text.size());
+}
+
+// A mount namespace needs a right that only root has, or root of a user
+// namespace.
+absl::Status enter_mount_namespace() {
+  if (unshare(CLONE_NEWNS) == 0) return absl::OkStatus();
+  const uid_t user = geteuid();
+  const gid_t group = getegid();
+  if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) {
+    return absl::ErrnoToStatus(errno, "no mount namespace can be made");
+  }
+  if (!write_map("/proc/self/setgroups", "deny") ||
+      !write_map("/proc/self/uid_map", absl::StrCat("0 ", user, " 1")) ||
+      !write_map("/proc/self/gid_map", absl::StrCat("0 ", group, " 1"))) {
+    return absl::ErrnoToStatus(errno, "no user namespace can be set up");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status fill(const std::string& directory) {
+  const std::string path = directory + kFiller;
+  const UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  const std::string block(4096, 'x');
+  while (write(file.get(), block.data(), block.size()) > 0) {
+  }
+  if (errno == ENOSPC) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, "the disk does not get full");
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> mount_full_disk() {
+  const std::string directory = make_directory("full");
+  RETURN_IF_ERROR(enter_mount_namespace());
+  // What is mounted here must not show elsewhere.
+  if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      mount("tmpfs", directory.c_str(), "tmpfs", 0, "size=64k") != 0) {
+    return absl::ErrnoToStatus(errno, "no tmpfs can be mounted");
+  }
+  RETURN_IF_ERROR(fill(directory));
+  return directory;
+}
+
+void free_disk(const std::string& directory) {
+  unlink((directory + kFiller).c_str());
+}
+
+absl::Status refill_disk(const std::string& directory) {
+  for (const std::string& name : list_directory(directory)) {
+    unlink(absl::StrCat(directory, "/", name).c_str());
+  }
+  return fill(directory);
+}
+
+}  // namespace ferry
