@@ -173,6 +173,7 @@ absl::StatusOr<std::unique_ptr<NoiseSchedule>> NoiseSchedulers::make_schedule(
 
 std::vector<std::string> NoiseSchedulers::names() const {
   std::vector<std::string> names;
+  names.reserve(choices_.size());
   for (const Choice& choice : choices_) names.push_back(choice.name);
   return names;
 }

@@ -153,6 +153,7 @@ class Ddim : public NoiseScheduler {
       }
     }
     std::vector<float> sigmas;
+    sigmas.reserve(steps.size() + 1);
     for (const DdimStep& step : steps) sigmas.push_back(sigma_of(step.before));
     sigmas.push_back(sigma_of(steps.back().after));
     return std::make_unique<DdimSchedule>(

@@ -108,14 +108,14 @@ class DpmSolverSchedule : public NoiseSchedule {
     const SolverLevel next = level(i + 1);
     const at::Tensor h = next.lambda - now.lambda;
     const at::Tensor decay = at::exp(-h) - 1.0;
-    const at::Tensor result =
+    at::Tensor result =
         (next.sigma / now.sigma) * latents - (next.alpha * decay) * images_[0];
     if (order == 1) return result;
     const Differences d = differences(i, order, h);
     if (order == 2 && !options_.is_heun) {
       return result - 0.5 * (next.alpha * decay) * d.first;
     }
-    const at::Tensor heun = result + (next.alpha * (decay / h + 1.0)) * d.first;
+    at::Tensor heun = result + (next.alpha * (decay / h + 1.0)) * d.first;
     if (order == 2) return heun;
     return heun - (next.alpha * ((decay + h) / at::pow(h, 2) - 0.5)) * d.second;
   }

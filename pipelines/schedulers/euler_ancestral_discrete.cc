@@ -88,6 +88,7 @@ class EulerAncestralDiscrete : public NoiseScheduler {
     }
     const std::vector<double> timesteps = spacing_.timesteps(n);
     std::vector<float> sigmas;
+    sigmas.reserve(timesteps.size() + 1);
     for (double timestep : timesteps) {
       sigmas.push_back(static_cast<float>(training_.interpolate(timestep)));
     }

@@ -65,6 +65,7 @@ MultistepOptions read_multistep_options(SchedulerConfig& config) {
 
 std::vector<float> MultistepGrid::model_timesteps() const {
   std::vector<float> result;
+  result.reserve(timesteps.size());
   for (double timestep : timesteps) {
     result.push_back(static_cast<float>(std::trunc(timestep)));
   }

@@ -17,6 +17,7 @@ at::Tensor NoiseSource::draw(at::IntArrayRef shape) {
   std::vector<int64_t> one = shape.vec();
   one.at(0) = 1;
   std::vector<at::Tensor> noise;
+  noise.reserve(generators_.size());
   for (const at::Generator& generator : generators_) {
     noise.push_back(at::randn(one, generator, at::kFloat));
   }

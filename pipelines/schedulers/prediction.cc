@@ -23,6 +23,7 @@ const char* prediction_name(Prediction prediction) {
 Prediction read_prediction(SchedulerConfig& config,
                            const std::vector<Prediction>& choices) {
   std::vector<absl::string_view> names;
+  names.reserve(choices.size());
   for (Prediction choice : choices) names.push_back(prediction_name(choice));
   const std::string name =
       config.get_choice("prediction_type", names.front().data(), names);
