@@ -25,7 +25,6 @@ void fuzz_scheduler_config(absl::string_view input) {
   require(type == "exponential" || type == "linear",
           "a choice is one of the choices");
   config->refuse("use_beta_sigmas");
-  config->ignore("sample_max_value");
   const absl::Status status = config->finish();
   require(status.ok() || absl::IsInvalidArgument(status), "INVALID_ARGUMENT");
 }
