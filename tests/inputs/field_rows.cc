@@ -38,6 +38,7 @@ constexpr int64_t kMaxPreviewEdge = 1024;
 constexpr int64_t kMaxPageSize = 1000;
 constexpr int64_t kMaxStates = 64;
 constexpr double kMaxGuidance = 50;
+constexpr double kMinSigma = 1e-6;
 constexpr char kScheduler[] = "FlowMatchEulerDiscrete";
 constexpr int64_t kMaxQueueSeconds = 300;
 
@@ -205,16 +206,38 @@ FieldRow output_format() {
             switch (probe.integer) {
               case 0:  // The server's default.
               case 1:  // PNG.
+              case 2:  // JPEG.
+              case 3:  // WebP.
               case 4:  // RGB.
                 return accepted();
-              case 2:
-              case 3:
               case 5:
               case 6:
                 return not_supported(field);
               default:
                 return refused(field);
             }
+          }};
+}
+
+// The test sends num_inference_steps, which excludes them.
+FieldRow sigmas() {
+  const std::string field = "spec.sigmas";
+  FieldRow row{kGenerate, field, {}, [field](const Probe& probe) {
+                 return probe.count == 1 && probe.real >= kMinSigma &&
+                                probe.real <= 1
+                            ? refused(field, "CONFLICTING_FIELDS")
+                            : refused(field);
+               }};
+  row.values.reals = {kMinSigma, kMinSigma - 1e-12, 0.5, 1 + 1e-12};
+  return row;
+}
+
+// PNG is without loss.
+FieldRow output_lossless() {
+  const std::string field = "spec.output.lossless";
+  return {kGenerate, field, {}, [field](const Probe& probe) {
+            return probe.integer == 0 ? accepted()
+                                      : refused(field, "CONFLICTING_FIELDS");
           }};
 }
 
@@ -340,7 +363,7 @@ std::vector<FieldRow> generate_rows() {
       range(kGenerate, "spec.seed", 0, kMaxInt64),
       range(kGenerate, "spec.num_images", 1, kMaxImages),
       scheduler(),
-      later("spec.sigmas"),
+      sigmas(),
       later("spec.input_images"),
       later("spec.input_images.data", "spec.input_images"),
       later("spec.input_images.sha256", "spec.input_images"),
@@ -363,6 +386,7 @@ std::vector<FieldRow> generate_rows() {
       message("spec.output"),
       output_format(),
       output_quality(),
+      output_lossless(),
       flag("spec.output.omit_data"),
       flag("spec.output.embed_metadata"),
       message("spec.preview"),
