@@ -2,6 +2,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "offload/placement_backend.h"
 
 namespace ferry {
 namespace {
@@ -24,7 +25,7 @@ absl::Status check_parallel(const DiffusionParallelConfig& parallel) {
 }  // namespace
 
 absl::StatusOr<OffloadBackendChoice> get_offload_backend(
-    const OffloadConfig& config, const Platform& platform) {
+    const OffloadConfig& config, Platform& platform) {
   const absl::Status parallel = check_parallel(config.parallel_config());
   if (!parallel.ok()) return parallel;
   if (!config.offload_enabled() && !config.is_automatic()) {
@@ -36,9 +37,15 @@ absl::StatusOr<OffloadBackendChoice> get_offload_backend(
         absl::StrCat("offload unsupported on platform ", platform.name(), ": ",
                      platform.offload_unsupported_reason())};
   }
-  return absl::UnimplementedError(absl::StrCat(
-      "offload.mode: ", config.describe(), " has no backend on platform ",
-      platform.name(), "; \"none\" runs without offloading"));
+  if (config.effective_group_size() > 1) {
+    return absl::UnimplementedError(
+        absl::StrCat("offload: weight_transfer \"allgather\" over ",
+                     config.effective_group_size(),
+                     " ranks is not supported; \"rank-local\" is"));
+  }
+  return OffloadBackendChoice{std::make_unique<PlacementBackend>(
+                                  platform, config, PlacementBackendOptions()),
+                              config.describe()};
 }
 
 }  // namespace ferry

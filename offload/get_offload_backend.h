@@ -21,9 +21,9 @@ struct OffloadBackendChoice {
 // Chooses the backend for a configuration on a platform; the only place that
 // knows the implementations. Installs nothing: that is enable()'s business.
 // Not asked for, or not supported by the platform: no backend and the reason.
-// UNIMPLEMENTED for a strategy that has no backend on this platform, and for
-// parallelism that cannot be run (HSDP, CFG parallel).
+// UNIMPLEMENTED for parallelism that cannot be run (HSDP, CFG parallel), and
+// for AllGather over more than one rank. `platform` outlives the backend.
 absl::StatusOr<OffloadBackendChoice> get_offload_backend(
-    const OffloadConfig& config, const Platform& platform);
+    const OffloadConfig& config, Platform& platform);
 
 }  // namespace ferry

@@ -14,6 +14,8 @@
 #include "platform/device/get_platform.h"
 #include "platform/device/memory_info.h"
 #include "platform/device/platform.h"
+#include "platform/device/simulated/simulated_device_options.h"
+#include "platform/device/simulated/simulated_platform.h"
 
 namespace ferry {
 namespace {
@@ -68,12 +70,27 @@ TEST(GetOffloadBackend, NoneIsNotAskedFor) {
   EXPECT_EQ(choice->reason, "not asked for");
 }
 
-TEST(GetOffloadBackend, NeverPretendsToOffload) {
+TEST(GetOffloadBackend, MakesABackendThatHasTouchedNothing) {
+  SimulatedPlatform simulated(SimulatedDeviceOptions{});
+  for (const OffloadConfig& config : {automatic(), layerwise()}) {
+    const auto choice = get_offload_backend(config, simulated);
+    ASSERT_TRUE(choice.ok()) << choice.status();
+    ASSERT_NE(choice->backend, nullptr);
+    EXPECT_FALSE(choice->backend->is_enabled());
+    EXPECT_EQ(choice->backend->strategy(), config.strategy());
+    EXPECT_EQ(choice->reason, config.describe());
+  }
+  EXPECT_EQ(simulated.simulated_device().stats().host.allocations, 0);
+}
+
+TEST(GetOffloadBackend, RefusesAllGatherOverRanks) {
   AblePlatform able;
-  const auto choice = get_offload_backend(layerwise(), able);
+  OmniDiffusionConfig config;
+  config.enable_distributed_layerwise_offload = true;
+  config.parallel_config.data_parallel_size = 2;
+  const auto choice = get_offload_backend(config_of(config), able);
   EXPECT_EQ(choice.status().code(), absl::StatusCode::kUnimplemented);
-  EXPECT_TRUE(absl::StartsWith(choice.status().message(),
-                               "offload.mode: strategy layer_wise, "))
+  EXPECT_TRUE(absl::StrContains(choice.status().message(), "allgather"))
       << choice.status();
 }
 

@@ -60,11 +60,11 @@ absl::Status HookRegistry::pre_forward() {
   return absl::OkStatus();
 }
 
-absl::Status HookRegistry::post_forward() {
+absl::Status HookRegistry::post_forward(ForwardOutput& output) {
   if (--depth_ > 0) return absl::OkStatus();
   absl::Status first;
   for (auto hook = hooks_.rbegin(); hook != hooks_.rend(); ++hook) {
-    first.Update((*hook)->post_forward());
+    first.Update((*hook)->post_forward(output));
   }
   return first;
 }

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "offload/forward_output.h"
 #include "offload/model_hook.h"
 
 namespace ferry {
@@ -47,9 +48,9 @@ class HookRegistry {
 
   // Enters the module. After an error of a hook the later ones did not run.
   absl::Status pre_forward();
-  // Leaves the module. REQUIRES: entered. Every hook runs; the first error is
-  // returned.
-  absl::Status post_forward();
+  // Leaves the module, which returns `output`. REQUIRES: entered. Every hook
+  // runs; the first error is returned.
+  absl::Status post_forward(ForwardOutput& output);
   // After an abandoned pass: nothing is entered, every hook is reset.
   void reset_state();
 

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "offload/forward_output.h"
 #include "offload/model_hook.h"
+#include "offload/testing/toy_module.h"
 
 namespace ferry {
 namespace {
@@ -24,7 +26,7 @@ class LoggingHook : public ModelHook {
   const std::string& name() const override { return name_; }
   absl::Status initialize_hook() override { return act("init"); }
   absl::Status pre_forward() override { return act("pre"); }
-  absl::Status post_forward() override { return act("post"); }
+  absl::Status post_forward(ForwardOutput&) override { return act("post"); }
   void reset_state() override { (void)act("reset"); }
 
  private:
@@ -46,6 +48,7 @@ class HookRegistryTest : public testing::Test {
   }
 
   Log log_;
+  TensorListOutput output_{{}};
   HookRegistry registry_{"transformer.blocks.3"};
 };
 
@@ -54,7 +57,7 @@ TEST_F(HookRegistryTest, RunsPreInOrderAndPostReversed) {
   ASSERT_TRUE(add("a").ok());
   log_.clear();
   ASSERT_TRUE(registry_.pre_forward().ok());
-  ASSERT_TRUE(registry_.post_forward().ok());
+  ASSERT_TRUE(registry_.post_forward(output_).ok());
   EXPECT_EQ(log_, (Log{"b pre", "a pre", "a post", "b post"}));
 }
 
@@ -63,9 +66,9 @@ TEST_F(HookRegistryTest, NestedCallsRunTheHooksOnce) {
   log_.clear();
   ASSERT_TRUE(registry_.pre_forward().ok());
   ASSERT_TRUE(registry_.pre_forward().ok());
-  ASSERT_TRUE(registry_.post_forward().ok());
+  ASSERT_TRUE(registry_.post_forward(output_).ok());
   EXPECT_EQ(log_, (Log{"a pre"}));
-  ASSERT_TRUE(registry_.post_forward().ok());
+  ASSERT_TRUE(registry_.post_forward(output_).ok());
   EXPECT_EQ(log_, (Log{"a pre", "a post"}));
 }
 
@@ -99,7 +102,7 @@ TEST_F(HookRegistryTest, NothingChangesWhileTheModuleRuns) {
   EXPECT_EQ(add("b").code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(registry_.remove("a").code(),
             absl::StatusCode::kFailedPrecondition);
-  ASSERT_TRUE(registry_.post_forward().ok());
+  ASSERT_TRUE(registry_.post_forward(output_).ok());
   EXPECT_TRUE(add("b").ok());
 }
 
@@ -117,7 +120,7 @@ TEST_F(HookRegistryTest, AFailedPostHookStopsNoOther) {
   ASSERT_TRUE(add("b", "post").ok());
   ASSERT_TRUE(registry_.pre_forward().ok());
   log_.clear();
-  EXPECT_EQ(registry_.post_forward().message(), "b post");
+  EXPECT_EQ(registry_.post_forward(output_).message(), "b post");
   EXPECT_EQ(log_, (Log{"b post", "a post"}));
 }
 
@@ -128,7 +131,7 @@ TEST_F(HookRegistryTest, ResetForgetsAnAbandonedPass) {
   log_.clear();
   registry_.reset_state();
   ASSERT_TRUE(registry_.pre_forward().ok());
-  ASSERT_TRUE(registry_.post_forward().ok());
+  ASSERT_TRUE(registry_.post_forward(output_).ok());
   EXPECT_EQ(log_, (Log{"a reset", "a pre", "a post"}));
   EXPECT_TRUE(registry_.remove("a").ok());
 }

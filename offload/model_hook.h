@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "offload/forward_output.h"
 
 namespace ferry {
 
@@ -14,7 +15,7 @@ namespace ferry {
 // Threads: called on the thread that runs the module.
 // Errors: an error of pre_forward or post_forward ends the pass there and
 //   then; the caller of the module gets exactly this status, and reset_state()
-//   follows before anything runs again. Hooks do not throw.
+//   follows before anything runs again. What LibTorch throws passes through.
 class ModelHook {
  public:
   virtual ~ModelHook() = default;
@@ -27,8 +28,9 @@ class ModelHook {
 
   // Before the outermost of nested calls into the module. Inputs are ready.
   virtual absl::Status pre_forward() = 0;
-  // After the outermost of nested calls into the module, when it returns.
-  virtual absl::Status post_forward() = 0;
+  // After the outermost of nested calls into the module, when it returns
+  // `output`, which the hook may change.
+  virtual absl::Status post_forward(ForwardOutput& output) = 0;
 
   // A pass was abandoned: an exception or a hook's error ended it somewhere,
   // so post_forward may be missing. Returns the hook to where it was between

@@ -34,6 +34,9 @@ struct ModuleTensor {
   // Why it has to stay on the device, such as "is written by add_ in denoise";
   // empty when it may leave.
   std::string resident_reason;
+  // Its values are the device's: it is written, or nobody can tell. Then
+  // resident_reason is set.
+  bool is_written = false;
 };
 
 // One module object. It is one node, however many names it has.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -61,6 +63,14 @@ class OffloadableModule {
   // The modules, tensors and declarations, for resolve_offload_plan();
   // constant.
   virtual const ModuleTree& tree() const = 0;
+
+  // The object of a tensor of tree(), by ModuleTensor::identity: what
+  // set_data() gives it, the methods see.
+  virtual const at::Tensor& tensor(int64_t identity) const = 0;
+
+  // What forbids to move the state of this pipeline, one sentence without its
+  // end each: a part of it that cannot be seen. Constant.
+  virtual const std::vector<std::string>& obstacles() const = 0;
 
   // The registry of a module of tree() that is a component, a part of one
   // whose residency is its own, or a block; null for others.

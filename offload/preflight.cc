@@ -90,6 +90,7 @@ class Counter {
     const int64_t ranks = config_.uses_allgather(kind_of(component.role))
                               ? config_.effective_group_size()
                               : 1;
+    const int64_t slots = stack.slots > 0 ? stack.slots : options_.slots;
     int64_t streamed = 0;
     int64_t largest = 0;
     int64_t largest_share = 0;
@@ -109,7 +110,7 @@ class Counter {
       largest_share = std::max(largest_share, share);
     }
     rings_.push_back({absl::StrCat("slots of ", component.path),
-                      std::min(options_.slots, streamed) * largest});
+                      std::min(slots, streamed) * largest});
     if (ranks > 1) {
       rings_.push_back({absl::StrCat("shard slots of ", component.path),
                         options_.shard_slots * largest_share});

@@ -35,6 +35,8 @@ struct PlannedBlock {
 // none or at least two of them are streamed.
 struct PlannedStack {
   std::vector<PlannedBlock> blocks;
+  // Device slots for the streamed ones; 0: as many as the backend takes.
+  int64_t slots = 0;
 
   int64_t resident_blocks() const {
     int64_t count = 0;

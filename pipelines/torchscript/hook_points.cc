@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "pipelines/torchscript/ivalue_output.h"
 #include "pipelines/torchscript/torch_status.h"
 #include "platform/base/mutex.h"
 #include "platform/base/status_macros.h"
@@ -75,10 +76,11 @@ void run_pre_forward(const c10::IValue& self) {
   }
 }
 
-void run_post_forward(const c10::IValue& self) {
+void run_post_forward(const c10::IValue& self, c10::IValue* value) {
   HookRegistry* hooks = HookTable::get().find(&self.toObjectRef());
   if (hooks == nullptr) return;
-  if (absl::Status status = hooks->post_forward(); !status.ok()) {
+  IValueOutput output(value);
+  if (absl::Status status = hooks->post_forward(output); !status.ok()) {
     throw_status(std::move(status));
   }
 }
@@ -97,7 +99,7 @@ void pre_forward_alone_operator(Stack& stack) {
 
 // Stack: self, x → x.
 void post_forward_operator(Stack& stack) {
-  run_post_forward(torch::jit::peek(stack, 0, 2));
+  run_post_forward(torch::jit::peek(stack, 0, 2), &stack.back());
   stack.erase(stack.end() - 2);
 }
 

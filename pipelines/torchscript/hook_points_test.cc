@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "offload/forward_output.h"
 #include "offload/hook_registry.h"
 #include "offload/model_hook.h"
 #include "pipelines/testing/tiny_root.h"
@@ -43,7 +44,7 @@ class StreamingHook : public ModelHook {
     for (size_t i = 0; i < home_.size(); ++i) tensors_[i].copy_(home_[i]);
     return absl::OkStatus();
   }
-  absl::Status post_forward() override {
+  absl::Status post_forward(ForwardOutput& /*output*/) override {
     log_->push_back(path_ + " post");
     clear();
     return absl::OkStatus();
@@ -69,7 +70,9 @@ class FailingHook : public ModelHook {
   explicit FailingHook(bool before) : before_(before) {}
   const std::string& name() const override { return name_; }
   absl::Status pre_forward() override { return fail(before_); }
-  absl::Status post_forward() override { return fail(!before_); }
+  absl::Status post_forward(ForwardOutput& /*output*/) override {
+    return fail(!before_);
+  }
 
  private:
   static absl::Status fail(bool now) {
@@ -89,7 +92,9 @@ class MeddlingHook : public ModelHook {
     *result_ = other_->add(std::make_unique<FailingHook>(false));
     return absl::OkStatus();
   }
-  absl::Status post_forward() override { return absl::OkStatus(); }
+  absl::Status post_forward(ForwardOutput& /*output*/) override {
+    return absl::OkStatus();
+  }
 
  private:
   const std::string name_ = "meddling";

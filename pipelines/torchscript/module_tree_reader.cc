@@ -220,6 +220,8 @@ class Reader {
                    bool is_parameter, ModuleNode* node) {
     if (value.isTensor()) {
       add_tensor(name, value.toTensor(), is_parameter, "", node);
+    } else if (value.isCustomClass()) {
+      result_.opaque.push_back(name);
     } else if (value.isTensorList() || value.isList()) {
       if (!may_hold_tensors(*value.toList().elementType())) return;
       size_t index = 0;
@@ -300,6 +302,7 @@ class Reader {
     ModuleTensor entry;
     entry.name = name;
     entry.identity = id_of(tensor.unsafeGetTensorImpl());
+    result_.tensors.emplace(entry.identity, tensor);
     entry.bytes =
         tensor.numel() * static_cast<int64_t>(tensor.dtype().itemsize());
     entry.is_parameter = is_parameter;

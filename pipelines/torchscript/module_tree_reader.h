@@ -2,6 +2,9 @@
 
 #include <torch/csrc/jit/api/module.h>
 
+#include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -14,6 +17,10 @@ struct TorchscriptTree {
   ModuleTree tree;
   // In the order of tree.nodes.
   std::vector<torch::jit::Module> modules;
+  // By ModuleTensor::identity.
+  std::map<int64_t, at::Tensor> tensors;
+  // Paths of attributes that may hide state: objects of custom classes.
+  std::vector<std::string> opaque;
 };
 
 // Describes a root module: its modules, every tensor that an attribute holds

@@ -1,18 +1,106 @@
 #include "pipelines/torchscript/torchscript_module.h"
 
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "offload/tensor_group.h"
+#include "pipelines/torchscript/state_uses.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {
+namespace {
+
+// Constants of free functions belong to the root.
+void add_constant(const NamedTensor& constant, int64_t number,
+                  TorchscriptTree* tree) {
+  const at::Tensor& tensor = constant.tensor;
+  ModuleTensor entry;
+  entry.name = constant.path;
+  entry.identity = number;
+  entry.storage = number;
+  entry.storage_bytes = static_cast<int64_t>(tensor.storage().nbytes());
+  entry.end = entry.storage_bytes;
+  entry.bytes = static_cast<int64_t>(tensor.nbytes());
+  entry.resident_reason = "is a constant";
+  tree->tensors.emplace(number, tensor);
+  tree->tree.nodes[0].tensors.push_back(std::move(entry));
+}
+
+void add_constants(const std::vector<NamedTensor>& constants,
+                   TorchscriptTree* tree) {
+  std::set<const void*> known;
+  int64_t number = 0;
+  for (const auto& [identity, tensor] : tree->tensors) {
+    known.insert(tensor.unsafeGetTensorImpl());
+    number = std::max(number, identity);
+  }
+  for (const ModuleNode& node : tree->tree.nodes) {
+    for (const ModuleTensor& entry : node.tensors) {
+      number = std::max(number, entry.storage);
+    }
+  }
+  for (const NamedTensor& constant : constants) {
+    if (known.count(constant.tensor.unsafeGetTensorImpl()) > 0) continue;
+    add_constant(constant, ++number, tree);
+  }
+}
+
+// Notes in the tree what has to stay where it is, and why.
+void annotate_uses(const Discovery& discovery, TorchscriptTree* tree) {
+  std::vector<BoundModule> bound;
+  const auto add = [&](const std::string& path, size_t module) {
+    bound.push_back({path, tree->modules[module]});
+  };
+  for (const DiscoveredComponent& component : discovery.components) {
+    add(component.component.path, component.component.module);
+    for (const std::vector<FoundBlock>& stack : component.stacks) {
+      for (const FoundBlock& block : stack) add(block.path, block.module);
+    }
+    for (const FoundChild& child : component.children) {
+      add(child.path, child.module);
+      for (const FoundBlock& block : child.blocks)
+        add(block.path, block.module);
+    }
+  }
+  const StateUses uses = find_state_uses(tree->modules[0], bound);
+  add_constants(uses.constants, tree);
+  for (ModuleNode& node : tree->tree.nodes) {
+    for (ModuleTensor& entry : node.tensors) {
+      const at::Tensor& tensor = tree->tensors.at(entry.identity);
+      if (entry.storage < 0) continue;
+      const auto use =
+          uses.storages.find(tensor.storage().unsafeGetStorageImpl());
+      if (use == uses.storages.end()) continue;
+      entry.is_written = use->second.use == StateUse::kWritten;
+      if (entry.resident_reason.empty()) {
+        entry.resident_reason = use->second.reason;
+      }
+    }
+  }
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<TorchscriptModule>> TorchscriptModule::create(
     TorchscriptTree tree, const Discovery& discovery) {
+  // Before the hook points are there: they would count as uses.
+  annotate_uses(discovery, &tree);
   std::unique_ptr<TorchscriptModule> module(
-      new TorchscriptModule(std::move(tree)));
-  for (const DiscoveredComponent& found : discovery.components) {
-    module->components_.push_back(module->add_component(found));
-  }
+      new TorchscriptModule(std::move(tree), discovery));
   ASSIGN_OR_RETURN(module->hook_points_, HookPoints::insert(module->targets_));
   return module;
+}
+
+TorchscriptModule::TorchscriptModule(TorchscriptTree tree,
+                                     const Discovery& discovery)
+    : tree_(std::move(tree)) {
+  for (const DiscoveredComponent& found : discovery.components) {
+    components_.push_back(add_component(found));
+  }
+  for (const std::string& name : tree_.opaque) {
+    obstacles_.push_back(absl::StrCat(name, " is an object of a custom class"));
+  }
 }
 
 OffloadableComponent TorchscriptModule::add_component(

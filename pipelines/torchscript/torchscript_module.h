@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,7 +22,8 @@ namespace ferry {
 // Threads: not thread-safe; confined to the worker's step thread.
 class TorchscriptModule : public OffloadableModule {
  public:
-  // Inserts the hook points; errors as HookPoints::insert().
+  // Finds out how the methods use their state, and inserts the hook points;
+  // errors as HookPoints::insert().
   static absl::StatusOr<std::unique_ptr<TorchscriptModule>> create(
       TorchscriptTree tree, const Discovery& discovery);
 
@@ -29,11 +31,17 @@ class TorchscriptModule : public OffloadableModule {
     return components_;
   }
   const ModuleTree& tree() const override { return tree_.tree; }
+  const at::Tensor& tensor(int64_t identity) const override {
+    return tree_.tensors.at(identity);
+  }
+  const std::vector<std::string>& obstacles() const override {
+    return obstacles_;
+  }
   HookRegistry* hooks(size_t module) override;
   void reset_hooks() override;
 
  private:
-  explicit TorchscriptModule(TorchscriptTree tree) : tree_(std::move(tree)) {}
+  TorchscriptModule(TorchscriptTree tree, const Discovery& discovery);
 
   // Makes the registry of a module, once.
   HookRegistry* add_target(const std::string& path, size_t module);
@@ -44,6 +52,7 @@ class TorchscriptModule : public OffloadableModule {
   std::map<size_t, std::unique_ptr<HookRegistry>> registries_;
   std::vector<HookTarget> targets_;
   std::vector<OffloadableComponent> components_;
+  std::vector<std::string> obstacles_;
   // Destroyed first: refers to the registries.
   std::unique_ptr<HookPoints> hook_points_;
 };

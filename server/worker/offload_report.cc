@@ -1,10 +1,78 @@
 #include "server/worker/offload_report.h"
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "offload/component_role.h"
+#include "offload/resolved_plan.h"
 
 namespace ferry {
+namespace {
+
+// More would hide the rest of the report.
+constexpr size_t kMostNotes = 8;
+
+absl::string_view placement_of(const PlannedComponent& component,
+                               OffloadStrategy strategy) {
+  if (strategy == OffloadStrategy::kModelLevel && component.selected) {
+    return "swapped";
+  }
+  for (const PlannedStack& stack : component.stacks) {
+    for (const PlannedBlock& block : stack.blocks) {
+      if (!block.resident && block.image_bytes > 0) return "streamed";
+    }
+  }
+  return component.on_demand ? "on-demand" : "resident";
+}
+
+// What of a component could not leave the device.
+void add_notes(const ResolvedPlan& plan, v1::ComponentReport* entry) {
+  std::vector<std::string> notes;
+  for (const StoragePlacement& placement : plan.storages) {
+    if (placement.owner == StoragePlacement::Owner::kResident &&
+        absl::StartsWith(placement.name, absl::StrCat(entry->path(), "."))) {
+      notes.push_back(absl::StrCat(placement.name, " ", placement.reason));
+    }
+  }
+  for (size_t i = 0; i < notes.size() && i < kMostNotes; ++i) {
+    entry->add_notes(notes[i]);
+  }
+  if (notes.size() > kMostNotes) {
+    entry->add_notes(
+        absl::StrCat("and ", notes.size() - kMostNotes, " more tensors"));
+  }
+}
+
+void report_plan(const OffloadBackend& backend, v1::OffloadReport* report) {
+  const ResolvedPlan& plan = *backend.plan();
+  for (v1::ComponentReport& entry : *report->mutable_components()) {
+    for (const PlannedComponent& component : plan.components) {
+      if (component.path != entry.path()) continue;
+      entry.set_placement(
+          std::string(placement_of(component, backend.strategy())));
+      if (entry.placement() == "swapped") entry.set_resident_blocks(0);
+      if (component.stacks.empty()) continue;
+      int64_t resident = 0;
+      for (const PlannedStack& stack : component.stacks) {
+        resident += stack.resident_blocks();
+      }
+      entry.set_resident_blocks(static_cast<int32_t>(resident));
+    }
+    add_notes(plan, &entry);
+  }
+  const OffloadStats stats = backend.stats();
+  report->set_slots(stats.slots);
+  report->set_resident_bytes(stats.resident_bytes);
+  report->set_streamed_bytes(stats.streamed_bytes);
+  report->set_host_bytes(stats.host_bytes);
+  report->set_host_memory("pinned");
+}
+
+}  // namespace
 
 v1::OffloadReport make_offload_report(const OffloadableModule& module,
                                       const OffloadConfig& config,
@@ -39,6 +107,9 @@ v1::OffloadReport make_offload_report(const OffloadableModule& module,
     // Device memory is host memory.
     report.set_host_bytes(bytes);
     report.set_host_memory("pageable");
+  }
+  if (choice.backend != nullptr && choice.backend->plan() != nullptr) {
+    report_plan(*choice.backend, &report);
   }
   return report;
 }

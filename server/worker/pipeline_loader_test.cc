@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -39,6 +40,18 @@ class PipelineLoaderTest : public ::testing::Test {
     request_.set_package_dir(directory);
     request_.set_world_size(1);
     request_.set_intra_op_threads(1);
+  }
+
+  // The pictures, which must come.
+  static std::vector<std::string> generate(LoadedPipeline& pipeline) {
+    v1::GenerationSpec spec = pipeline.description().defaults();
+    spec.set_prompt("a red circle");
+    spec.set_seed(1);
+    spec.set_num_images(1);
+    CountingObserver observer;
+    const auto report = pipeline.generate(spec, observer);
+    EXPECT_TRUE(report.ok()) << report.status();
+    return observer.outputs;
   }
 
   static worker::v1::LoadPipelineRequest request_;
@@ -82,6 +95,41 @@ TEST_F(PipelineLoaderTest, RunsOnThePlatformThatIsAskedFor) {
   const auto loaded = load_pipeline(request);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ((*loaded)->description().offload().reason(), "not asked for");
+}
+
+TEST_F(PipelineLoaderTest, OffloadedItGeneratesTheSame) {
+  const std::vector<std::string> expected = generate(**load_pipeline(request_));
+  ASSERT_EQ(expected.size(), 1u);
+  const std::vector<std::pair<std::string, std::string>> strategies = {
+      {"auto", "none"}, {"module", "model_level"}, {"layer", "layer_wise"}};
+  for (const auto& [mode, strategy] : strategies) {
+    worker::v1::LoadPipelineRequest request = request_;
+    request.mutable_platform()->set_platform("simulated");
+    request.mutable_platform()->set_simulated_check(true);
+    request.mutable_offload()->set_mode(mode);
+    if (mode != "auto") {
+      request.mutable_offload()->add_components("dit");
+      request.mutable_offload()->add_components("text_encoder");
+    }
+    const auto loaded = load_pipeline(request);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    const v1::OffloadReport report = (*loaded)->description().offload();
+    EXPECT_EQ(report.strategy(), strategy);
+    EXPECT_EQ(report.streamed_bytes() > 0, mode != "auto") << mode;
+    EXPECT_GT(report.host_bytes(), 0);
+    for (int request_number = 0; request_number < 2; ++request_number) {
+      EXPECT_EQ(generate(**loaded), expected) << mode;
+    }
+  }
+}
+
+TEST_F(PipelineLoaderTest, WhatDoesNotFitIsRefusedByPhase) {
+  worker::v1::LoadPipelineRequest request = request_;
+  request.mutable_platform()->set_platform("simulated");
+  request.mutable_platform()->set_simulated_device_memory(4096);
+  const absl::Status status = load_pipeline(request).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("memory"));
 }
 
 TEST_F(PipelineLoaderTest, NamesWhatIsWrongWithThePlatform) {

@@ -1,0 +1,40 @@
+#include "offload/audit_hook.h"
+
+#include <cstdint>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "offload/image_layout.h"
+
+namespace ferry {
+
+AuditHook::AuditHook(std::string name, Device& device,
+                     const std::vector<NamedTensor>& tensors)
+    : name_(std::move(name)), device_(device) {
+  std::set<const void*> storages;
+  for (const NamedTensor& item : tensors) {
+    if (item.tensor.numel() == 0) continue;
+    const void* const storage = item.tensor.storage().unsafeGetStorageImpl();
+    if (storages.insert(storage).second) tensors_.push_back(item);
+  }
+}
+
+absl::Status AuditHook::pre_forward() {
+  for (const NamedTensor& item : tensors_) {
+    const auto* const data =
+        static_cast<const char*>(item.tensor.storage().data());
+    if (data == nullptr) continue;
+    const int64_t begin = item.tensor.storage_offset() *
+                          static_cast<int64_t>(item.tensor.element_size());
+    const absl::Status status =
+        device_.audit(data + begin, span_bytes(item.tensor));
+    if (!status.ok()) {
+      return absl::Status(status.code(),
+                          absl::StrCat(item.path, ": ", status.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ferry

@@ -1,0 +1,89 @@
+#include "offload/block_image.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "offload/make_view.h"
+#include "platform/base/status_macros.h"
+
+namespace ferry {
+namespace {
+
+// Keeps a blob for the tensors that see it.
+struct OpenArena {
+  HostArena arena;
+  // Ends before the arena does.
+  HostAccess access;
+};
+
+void delete_open_arena(void* open_arena) {
+  delete static_cast<OpenArena*>(open_arena);
+}
+
+c10::intrusive_ptr<c10::StorageImpl> make_storage(int64_t bytes,
+                                                  at::DataPtr data) {
+  return c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), static_cast<size_t>(bytes),
+      std::move(data), /*allocator=*/nullptr, /*resizable=*/false);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<BlockImage>> BlockImage::pack(
+    Device& device, c10::Device torch_device, const TensorGroup& group) {
+  auto image = absl::WrapUnique(
+      new BlockImage(group.owner, torch_device, plan_image(group.tensors)));
+  RETURN_IF_ERROR(image->fill(device, group.tensors));
+  return image;
+}
+
+absl::Status BlockImage::fill(Device& device,
+                              const std::vector<NamedTensor>& from) {
+  ASSIGN_OR_RETURN(arena_, device.allocate_host(layout_.bytes, owner_));
+  ASSIGN_OR_RETURN(HostAccess access,
+                   arena_.access(AccessKind::kWrite, 0, layout_.bytes));
+  for (const ImageLayout::Segment& segment : layout_.segments) {
+    std::memcpy(access.data() + segment.offset, segment.source,
+                static_cast<size_t>(segment.bytes));
+  }
+  RETURN_IF_ERROR(access.end());
+  ASSIGN_OR_RETURN(unbound_data_, device.unbound_data(layout_.bytes));
+  storage_ =
+      make_storage(layout_.bytes, at::DataPtr(unbound_data_, torch_device_));
+  for (const NamedTensor& item : from) tensors_.push_back(item.tensor);
+  return absl::OkStatus();
+}
+
+void BlockImage::point_at(const c10::Storage& storage) {
+  std::vector<at::Tensor> views;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    views.push_back(
+        make_view(tensors_[i], storage, layout_.storage_offsets[i]));
+  }
+  // What can fail for want of memory is done: all tensors move, or none.
+  for (size_t i = 0; i < tensors_.size(); ++i) tensors_[i].set_data(views[i]);
+}
+
+void BlockImage::attach() { point_at(c10::Storage(storage_)); }
+
+void BlockImage::bind(void* device_data) {
+  storage_->set_data_ptr_noswap(at::DataPtr(device_data, torch_device_));
+}
+
+void BlockImage::unbind() { bind(unbound_data_); }
+
+absl::Status BlockImage::release() {
+  ASSIGN_OR_RETURN(HostAccess access,
+                   arena_.access(AccessKind::kWrite, 0, layout_.bytes));
+  char* const data = access.data();
+  auto open = std::make_unique<OpenArena>();
+  open->arena = std::move(arena_);
+  open->access = std::move(access);
+  point_at(c10::Storage(make_storage(
+      layout_.bytes, at::DataPtr(data, open.release(), delete_open_arena,
+                                 c10::Device(c10::kCPU)))));
+  return absl::OkStatus();
+}
+
+}  // namespace ferry

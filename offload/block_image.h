@@ -1,0 +1,92 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <c10/core/StorageImpl.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "offload/image_layout.h"
+#include "offload/tensor_group.h"
+#include "platform/device/device.h"
+#include "platform/device/host_arena.h"
+
+namespace ferry {
+
+// The state of a block, or of a component: its tensors packed into one blob of
+// host memory, which is the only copy of their values while it is attached.
+//
+// All tensors are views of one storage. To bind them to a copy of the image on
+// the device is to exchange that storage's pointer; unbound, it points where a
+// use of it shows.
+//
+//   packed ──attach()──► unbound ◄──unbind()── bound
+//                         │   └──────bind()─────►
+//                         └─release()──► released: ordinary writable tensors
+//                                        on the host, views of the blob, which
+//                                        they own
+//
+// Ownership: owns the blob until release(); refers to the tensors' objects,
+//   which belong to the modules. The device must outlive it, and the tensors
+//   after release().
+// Threads: not thread-safe; confined to the worker's step thread.
+class BlockImage {
+ public:
+  // Copies the tensors' values into host memory of the device. The tensors do
+  // not change. RESOURCE_EXHAUSTED without host memory. REQUIRES: the group
+  // holds a tensor, and all are dense, strided and on the host.
+  static absl::StatusOr<std::unique_ptr<BlockImage>> pack(
+      Device& device, c10::Device torch_device, const TensorGroup& group);
+
+  BlockImage(const BlockImage&) = delete;
+  BlockImage& operator=(const BlockImage&) = delete;
+
+  const std::string& owner() const { return owner_; }
+  // Of the image; a multiple of kImageAlignment.
+  int64_t bytes() const { return layout_.bytes; }
+  // What copies to the device read.
+  const char* host_data() const { return arena_.data(); }
+  // What copies from the device write, if the device's values shall stay.
+  char* host_data() { return arena_.data(); }
+
+  // Makes the tensors views of the image's storage, unbound, and gives up the
+  // memory that they had.
+  void attach();
+  // Binds the tensors to a copy of the image.
+  void bind(void* device_data);
+  void unbind();
+  // Whether the tensor shares the image's storage.
+  bool holds(const at::Tensor& tensor) const {
+    return tensor.has_storage() &&
+           tensor.storage().unsafeGetStorageImpl() == storage_.get();
+  }
+  // Back to ordinary tensors. After an error nothing changed. REQUIRES:
+  // unbound, and no copy of the image runs.
+  absl::Status release();
+
+ private:
+  BlockImage(std::string owner, c10::Device torch_device, ImageLayout layout)
+      : owner_(std::move(owner)),
+        torch_device_(torch_device),
+        layout_(std::move(layout)) {}
+
+  absl::Status fill(Device& device, const std::vector<NamedTensor>& from);
+  // Makes all tensors views of a storage.
+  void point_at(const c10::Storage& storage);
+
+  const std::string owner_;
+  const c10::Device torch_device_;
+  const ImageLayout layout_;
+  std::vector<at::Tensor> tensors_;
+  HostArena arena_;
+  void* unbound_data_ = nullptr;
+  // Where the tensors look while the image is attached.
+  c10::intrusive_ptr<c10::StorageImpl> storage_;
+};
+
+}  // namespace ferry

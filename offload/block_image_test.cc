@@ -1,0 +1,173 @@
+#include "offload/block_image.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "offload/clone_span.h"
+#include "offload/testing/checked_platform.h"
+
+namespace ferry {
+namespace {
+
+// Tensors of one block, in every shape that a module may hold.
+class BlockImageTest : public testing::Test {
+ protected:
+  BlockImageTest() : platform_(checked_device()) {
+    const at::Tensor base = at::arange(40.0).to(c10::kFloat);
+    add("contiguous", base.narrow(0, 0, 6).clone().view({2, 3}));
+    add("transposed", at::arange(12.0).reshape({3, 4}).t());
+    // Two views that overlap, far into a storage.
+    add("view", base.as_strided({2, 3}, {4, 1}, 21));
+    add("overlap", base.as_strided({5}, {1}, 26));
+    add("expanded", at::arange(5.0).expand({3, 5}));
+    add("scalar", at::scalar_tensor(2.5));
+    add("empty", at::empty({0, 3}));
+    add("bytes", at::arange(7).to(c10::kByte));
+    add("bool", at::arange(3).gt(1));
+    add("half", at::arange(9.0).to(c10::kHalf));
+    add("bfloat16", at::arange(9.0).to(c10::kBFloat16));
+    add("float8", at::arange(9.0).to(c10::kFloat8_e4m3fn));
+    add("complex", at::arange(4.0).to(c10::kComplexDouble));
+    add("conjugate",
+        (at::arange(4.0).to(c10::kComplexFloat) * c10::complex<double>(0, 1))
+            .conj());
+    for (const NamedTensor& item : group_.tensors) {
+      expected_.push_back(item.tensor.clone());
+      strides_.push_back(item.tensor.strides().vec());
+    }
+  }
+
+  void add(const std::string& name, const at::Tensor& tensor) {
+    group_.owner = "block";
+    group_.tensors.push_back({name, tensor});
+  }
+
+  std::unique_ptr<BlockImage> attach() {
+    auto image = BlockImage::pack(device(), c10::Device(c10::kCPU), group_);
+    EXPECT_TRUE(image.ok()) << image.status();
+    (*image)->attach();
+    return *std::move(image);
+  }
+
+  // The image on the device, without rings.
+  DeviceArena copy_to_device(const BlockImage& image) {
+    DeviceArena arena = *device().allocate(image.bytes(), "copy");
+    const StreamLease stream =
+        *device().acquire_stream(StreamKind::kTransfer, "copy");
+    EXPECT_TRUE(
+        device()
+            .copy_async(stream.get(), {CopyKind::kHostToDevice, arena.data(),
+                                       image.host_data(), image.bytes()})
+            .ok());
+    EXPECT_TRUE(device().synchronize().ok());
+    return arena;
+  }
+
+  void expect_values() {
+    for (size_t i = 0; i < group_.tensors.size(); ++i) {
+      const at::Tensor& tensor = group_.tensors[i].tensor;
+      EXPECT_EQ(tensor.strides().vec(), strides_[i]) << group_.tensors[i].path;
+      EXPECT_EQ(tensor.scalar_type(), expected_[i].scalar_type());
+      EXPECT_EQ(tensor.sizes(), expected_[i].sizes());
+      EXPECT_EQ(bytes_of(tensor.resolve_conj()),
+                bytes_of(expected_[i].resolve_conj()))
+          << group_.tensors[i].path;
+    }
+  }
+
+  SimulatedDevice& device() { return platform_.simulated_device(); }
+
+  SimulatedPlatform platform_;
+  TensorGroup group_;
+  std::vector<at::Tensor> expected_;
+  std::vector<std::vector<int64_t>> strides_;
+};
+
+TEST_F(BlockImageTest, BindsEveryKindOfTensor) {
+  const auto image = attach();
+  const DeviceArena arena = copy_to_device(*image);
+  image->bind(arena.data());
+  expect_values();
+  for (const NamedTensor& item : group_.tensors) {
+    EXPECT_TRUE(image->holds(item.tensor)) << item.path;
+  }
+  image->unbind();
+}
+
+TEST_F(BlockImageTest, SegmentsAreAligned) {
+  const ImageLayout layout = plan_image(group_.tensors);
+  EXPECT_EQ(layout.bytes % kImageAlignment, 0);
+  // The two views have one segment, and the empty tensor none.
+  EXPECT_EQ(layout.segments.size(), group_.tensors.size() - 2);
+  for (const ImageLayout::Segment& segment : layout.segments) {
+    EXPECT_EQ(segment.offset % kImageAlignment, 0);
+  }
+}
+
+TEST_F(BlockImageTest, AnUnboundBlockIsPoison) {
+  const auto image = attach();
+  EXPECT_TRUE(group_.tensors[0].tensor.isnan().all().item<bool>());
+  EXPECT_EQ(bytes_of(group_.tensors[7].tensor), std::string(7, '\xff'));
+}
+
+TEST_F(BlockImageTest, AliasesStay) {
+  const auto image = attach();
+  const DeviceArena arena = copy_to_device(*image);
+  image->bind(arena.data());
+  const at::Tensor& view = group_.tensors[2].tensor;
+  const at::Tensor& overlap = group_.tensors[3].tensor;
+  EXPECT_EQ(static_cast<const float*>(view.const_data_ptr()) + 5,
+            static_cast<const float*>(overlap.const_data_ptr()));
+  image->unbind();
+}
+
+TEST_F(BlockImageTest, ReleasedTensorsAreOrdinaryAndOwnTheImage) {
+  auto image = attach();
+  ASSERT_EQ(image->release(), absl::OkStatus());
+  image.reset();
+  expect_values();
+  group_.tensors[0].tensor.fill_(3);
+  group_.tensors[3].tensor.fill_(4);
+  EXPECT_EQ(group_.tensors[2].tensor[1][1].item<float>(), 4);
+  EXPECT_GT(device().stats().host.bytes_in_use, 0);
+  group_.tensors.clear();
+  EXPECT_EQ(device().stats().host.bytes_in_use, 0);
+}
+
+TEST_F(BlockImageTest, CanBeAttachedAgain) {
+  for (int round = 0; round < 3; ++round) {
+    const auto image = attach();
+    const DeviceArena arena = copy_to_device(*image);
+    image->bind(arena.data());
+    expect_values();
+    image->unbind();
+    ASSERT_EQ(image->release(), absl::OkStatus());
+  }
+  expect_values();
+}
+
+TEST_F(BlockImageTest, CloneSpanKeepsSizesStridesAndBytes) {
+  for (size_t i = 0; i < group_.tensors.size(); ++i) {
+    const at::Tensor& tensor = group_.tensors[i].tensor;
+    if (tensor.numel() == 0) continue;
+    const at::Tensor clone = clone_span(tensor);
+    EXPECT_EQ(clone.strides(), tensor.strides());
+    EXPECT_NE(clone.const_data_ptr(), tensor.const_data_ptr());
+    EXPECT_EQ(bytes_of(clone.resolve_conj()), bytes_of(tensor.resolve_conj()))
+        << group_.tensors[i].path;
+  }
+}
+
+}  // namespace
+}  // namespace ferry

@@ -1,0 +1,202 @@
+#include "offload/block_ring.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "offload/allocate_on_device.h"
+#include "offload/clone_span.h"
+#include "platform/base/status_macros.h"
+
+namespace ferry {
+
+absl::StatusOr<std::unique_ptr<BlockRing>> BlockRing::create(
+    Device& device, Stream copy_stream, int64_t slot_bytes,
+    BlockRingOptions options, const Clock& clock) {
+  auto ring = absl::WrapUnique(
+      new BlockRing(device, copy_stream, std::move(options), clock));
+  const int slots = ring->options_.slots;
+  ASSIGN_OR_RETURN(
+      ring->memory_,
+      allocate_on_device(device, slots * slot_bytes,
+                         absl::StrCat("slots of ", ring->options_.name)));
+  for (int i = 0; i < slots; ++i) {
+    Slot slot;
+    slot.data = ring->memory_.data() + i * slot_bytes;
+    ASSIGN_OR_RETURN(slot.ready, device.create_event(/*timed=*/false));
+    ring->slots_.push_back(std::move(slot));
+  }
+  ASSIGN_OR_RETURN(ring->last_use_, device.create_event(/*timed=*/false));
+  return ring;
+}
+
+absl::Status BlockRing::start(std::vector<BlockImage*> blocks) {
+  blocks_ = std::move(blocks);
+  missing_.reserve(slots_.size());
+  if (!options_.prefetch) return absl::OkStatus();
+  look_ahead(blocks_.size() - 1);
+  return fetch_missing();
+}
+
+absl::Status BlockRing::pre_forward(size_t block) {
+  if (needs_recovery_) RETURN_IF_ERROR(recover());
+  Slot* slot = find(block);
+  if (slot == nullptr) {
+    slot = find_victim(block);
+    if (slot == nullptr) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          blocks_[block]->owner(), ": runs inside of other blocks of ",
+          options_.name, ", which hold all of its ", slots_.size(), " slots"));
+    }
+    RETURN_IF_ERROR(fetch(block, *slot));
+    ++stats_.demand_fetches;
+  }
+  const absl::Duration start = clock_.monotonic();
+  RETURN_IF_ERROR(await(*slot));
+  stats_.stall += clock_.monotonic() - start;
+  blocks_[block]->bind(slot->data);
+  slot->in_use = true;
+  return absl::OkStatus();
+}
+
+absl::Status BlockRing::await(Slot& slot) {
+  const Stream compute = device_.current_stream();
+  // Once it has waited, it need not again.
+  if (!slot.arrived) RETURN_IF_ERROR(device_.wait(compute, slot.ready));
+  slot.arrived = true;
+  slot.was_used = true;
+  return device_.mark_access(compute, AccessKind::kRead, slot.data,
+                             blocks_[slot.block]->bytes());
+}
+
+absl::Status BlockRing::post_forward(size_t block, ForwardOutput& output) {
+  Slot& slot = *find(block);
+  clone_shared(*blocks_[block], output);
+  if (options_.prefetch) {
+    look_ahead(block);
+  } else {
+    slot.kept = true;
+  }
+  RETURN_IF_ERROR(release(slot));
+  if (options_.prefetch) RETURN_IF_ERROR(fetch_missing());
+  return absl::OkStatus();
+}
+
+absl::Status BlockRing::release(Slot& slot) {
+  BlockImage& image = *blocks_[slot.block];
+  const Stream compute = device_.current_stream();
+  RETURN_IF_ERROR(device_.mark_access(compute, AccessKind::kRead, slot.data,
+                                      image.bytes()));
+  if (!slot.kept) {
+    RETURN_IF_ERROR(device_.discard(compute, slot.data, image.bytes()));
+  }
+  image.unbind();
+  slot.in_use = false;
+  if (!slot.kept) slot.block = kNoBlock;
+  return absl::OkStatus();
+}
+
+absl::Status BlockRing::fetch(size_t block, Slot& slot) {
+  if (slot.was_used) {
+    RETURN_IF_ERROR(device_.record(last_use_, device_.current_stream()));
+    RETURN_IF_ERROR(device_.wait(copy_stream_, last_use_));
+  }
+  slot.was_used = false;
+  slot.block = kNoBlock;
+  const BlockImage& image = *blocks_[block];
+  RETURN_IF_ERROR(device_.copy_async(
+      copy_stream_,
+      {CopyKind::kHostToDevice, slot.data, image.host_data(), image.bytes()}));
+  RETURN_IF_ERROR(device_.record(slot.ready, copy_stream_));
+  slot.block = block;
+  slot.arrived = false;
+  stats_.h2d_bytes += image.bytes();
+  return absl::OkStatus();
+}
+
+void BlockRing::look_ahead(size_t last) {
+  missing_.clear();
+  size_t places = slots_.size();
+  for (Slot& slot : slots_) {
+    slot.kept = false;
+    // The one that has just run is free in a moment.
+    if (slot.in_use && slot.block != last) --places;
+  }
+  for (size_t d = 1; d <= blocks_.size() && places > 0; ++d) {
+    const size_t block = (last + d) % blocks_.size();
+    Slot* const slot = find(block);
+    if (slot == nullptr) {
+      missing_.push_back(block);
+    } else if (slot->in_use && block != last) {
+      continue;
+    } else {
+      slot->kept = true;
+    }
+    --places;
+  }
+}
+
+absl::Status BlockRing::fetch_missing() {
+  for (const size_t block : missing_) {
+    const auto slot =
+        std::find_if(slots_.begin(), slots_.end(), [](const Slot& candidate) {
+          return !candidate.in_use && !candidate.kept;
+        });
+    slot->kept = true;
+    RETURN_IF_ERROR(fetch(block, *slot));
+  }
+  return absl::OkStatus();
+}
+
+BlockRing::Slot* BlockRing::find(size_t block) {
+  for (Slot& slot : slots_) {
+    if (slot.block == block) return &slot;
+  }
+  return nullptr;
+}
+
+BlockRing::Slot* BlockRing::find_victim(size_t block) {
+  Slot* victim = nullptr;
+  size_t farthest = 0;
+  for (Slot& slot : slots_) {
+    if (slot.in_use) continue;
+    if (slot.block == kNoBlock) return &slot;
+    const size_t distance =
+        (slot.block + blocks_.size() - block) % blocks_.size();
+    if (victim == nullptr || distance > farthest) {
+      victim = &slot;
+      farthest = distance;
+    }
+  }
+  return victim;
+}
+
+void BlockRing::reset_state() { needs_recovery_ = !recover().ok(); }
+
+absl::Status BlockRing::recover() {
+  for (Slot& slot : slots_) {
+    slot.kept = false;
+    if (slot.in_use) RETURN_IF_ERROR(release(slot));
+  }
+  if (options_.prefetch) {
+    look_ahead(blocks_.size() - 1);
+    RETURN_IF_ERROR(fetch_missing());
+  }
+  needs_recovery_ = false;
+  return absl::OkStatus();
+}
+
+void BlockRing::clone_shared(const BlockImage& image, ForwardOutput& output) {
+  const auto is_shared = [&](const at::Tensor& tensor) {
+    return image.holds(tensor);
+  };
+  if (!output.any_tensor(is_shared)) return;
+  output.replace_tensors([&](const at::Tensor& tensor) {
+    if (!is_shared(tensor)) return tensor;
+    ++stats_.cloned_outputs;
+    return clone_span(tensor);
+  });
+}
+
+}  // namespace ferry

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "offload/tensor_group.h"
+
+namespace ferry {
+
+// Where the tensors of a group lie in one contiguous image.
+//
+// Each storage gives one segment: the bytes from the first to the last that a
+// tensor of the group uses, starting at a multiple of kImageAlignment, so that
+// kernels find tensors as well aligned as LibTorch's allocators place them.
+// Tensors keep their sizes, strides and aliases, and their distance from each
+// other.
+struct ImageLayout {
+  struct Segment {
+    // The first byte, and how many.
+    const void* source = nullptr;
+    int64_t bytes = 0;
+    // In the image; a multiple of kImageAlignment.
+    int64_t offset = 0;
+  };
+  std::vector<Segment> segments;
+  // For each tensor its storage offset, in elements, when the image is its
+  // storage.
+  std::vector<int64_t> storage_offsets;
+  // Of the image; a multiple of kImageAlignment, positive when there is a
+  // tensor.
+  int64_t bytes = 0;
+};
+
+// REQUIRES: the tensors are dense, strided and on the host.
+ImageLayout plan_image(const std::vector<NamedTensor>& tensors);
+
+// Bytes from the first to the last that a tensor uses, gaps included.
+int64_t span_bytes(const at::Tensor& tensor);
+
+}  // namespace ferry

@@ -1,0 +1,237 @@
+#include "offload/make_placement_plan.h"
+
+#include <c10/core/Layout.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "platform/base/status_macros.h"
+
+namespace ferry {
+namespace {
+
+using Owner = StoragePlacement::Owner;
+
+// Why no image can hold a tensor; empty when one can.
+std::string defect(const at::Tensor& tensor) {
+  if (tensor.is_quantized()) return "is quantized";
+  if (tensor.is_nested()) return "is a nested tensor";
+  if (tensor.is_meta()) return "is on the meta device and has no values";
+  if (tensor.layout() != c10::kStrided || !tensor.has_storage()) {
+    return "is not a dense strided tensor";
+  }
+  if (!tensor.is_cpu()) {
+    return absl::StrCat("is on ", tensor.device().str(), ", not on the host");
+  }
+  return "";
+}
+
+void append(TensorGroup* group, TensorGroup&& other) {
+  for (NamedTensor& tensor : other.tensors) {
+    group->tensors.push_back(std::move(tensor));
+  }
+}
+
+// Does the work of make_placement_plan().
+class Maker {
+ public:
+  Maker(OffloadableModule& module, const ResolvedPlan& plan,
+        OffloadStrategy strategy, int slots)
+      : module_(module), plan_(plan), strategy_(strategy), slots_(slots) {
+    for (const StoragePlacement& placement : plan.storages) {
+      placements_[placement.storage] = &placement;
+    }
+    staged_.options.name = "the components that take turns";
+    staged_.options.slots = 1;
+    staged_.options.prefetch = false;
+  }
+
+  absl::StatusOr<PlacementPlan> run() {
+    RETURN_IF_ERROR(deal_tensors());
+    for (const PlannedComponent& component : plan_.components) add(component);
+    if (!staged_.blocks.empty()) result_.rings.push_back(std::move(staged_));
+    shared_.owner = "shared state";
+    result_.resident.push_back(std::move(shared_));
+    result_.written.owner = "written state";
+    for (const OffloadableComponent& component : module_.components()) {
+      add_audit(component);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  const ModuleTree& tree() const { return module_.tree(); }
+
+  // Puts each tensor object into the group of the storage's owner.
+  absl::Status deal_tensors() {
+    std::vector<std::string> defects = module_.obstacles();
+    std::set<int64_t> written;
+    for_each_tensor([&](const ModuleTensor& tensor, const std::string& path) {
+      if (tensor.is_written) written.insert(tensor.storage);
+      const std::string text = defect(module_.tensor(tensor.identity));
+      if (!text.empty()) defects.push_back(absl::StrCat(path, " ", text));
+    });
+    if (!defects.empty()) {
+      return absl::InvalidArgumentError(absl::StrJoin(defects, "; "));
+    }
+    for_each_tensor([&](const ModuleTensor& tensor, const std::string& path) {
+      group_of(tensor, written)
+          .tensors.push_back({path, module_.tensor(tensor.identity)});
+    });
+    return absl::OkStatus();
+  }
+
+  // Each tensor object once, with its first path from the root.
+  template <typename Function>
+  void for_each_tensor(Function function) const {
+    std::set<size_t> modules;
+    std::set<int64_t> identities;
+    std::vector<std::pair<size_t, std::string>> pending = {{0, ""}};
+    while (!pending.empty()) {
+      const auto [index, prefix] = std::move(pending.back());
+      pending.pop_back();
+      if (!modules.insert(index).second) continue;
+      const ModuleNode& node = tree().nodes[index];
+      for (const ModuleTensor& tensor : node.tensors) {
+        if (!identities.insert(tensor.identity).second) continue;
+        function(tensor, absl::StrCat(prefix, tensor.name));
+      }
+      for (auto child = node.children.rbegin(); child != node.children.rend();
+           ++child) {
+        pending.emplace_back(child->second,
+                             absl::StrCat(prefix, child->first, "."));
+      }
+    }
+  }
+
+  TensorGroup& group_of(const ModuleTensor& tensor,
+                        const std::set<int64_t>& written) {
+    const auto placement = placements_.find(tensor.storage);
+    // Without elements; a kernel may ask where it is all the same.
+    if (placement == placements_.end()) return shared_;
+    if (placement->second->owner != Owner::kResident) {
+      return groups_[placement->second->module];
+    }
+    return written.count(tensor.storage) > 0 ? result_.written : shared_;
+  }
+
+  TensorGroup take(size_t module, const std::string& path) {
+    TensorGroup group = std::move(groups_[module]);
+    groups_[module] = TensorGroup();
+    group.owner = path;
+    return group;
+  }
+
+  void add(const PlannedComponent& component) {
+    TensorGroup rest = take(component.module, component.path);
+    if (strategy_ == OffloadStrategy::kModelLevel) {
+      add_whole(component, std::move(rest));
+      return;
+    }
+    for (size_t s = 0; s < component.stacks.size(); ++s) {
+      std::string name = component.path;
+      if (component.stacks.size() > 1) absl::StrAppend(&name, "[", s, "]");
+      add_stack(component.stacks[s], std::move(name));
+    }
+    for (const PlannedComponent& child : component.children) add(child);
+    if (component.on_demand) {
+      stage(component, std::move(rest));
+    } else {
+      keep(std::move(rest));
+    }
+  }
+
+  void add_whole(const PlannedComponent& component, TensorGroup rest) {
+    if (component.selected) {
+      stage(component, std::move(rest));
+    } else {
+      keep(std::move(rest));
+    }
+  }
+
+  void add_stack(const PlannedStack& stack, std::string name) {
+    PlacementPlan::Ring ring;
+    ring.options.name = std::move(name);
+    for (const PlannedBlock& block : stack.blocks) {
+      TensorGroup group = take(block.module, block.path);
+      if (block.resident) {
+        keep(std::move(group));
+      } else if (!group.tensors.empty()) {
+        // What a block without tensors has is shared, and so resident.
+        ring.blocks.push_back(std::move(group));
+        ring.hooks.push_back(module_.hooks(block.module));
+      }
+    }
+    if (ring.blocks.empty()) return;
+    const int slots = stack.slots > 0 ? static_cast<int>(stack.slots) : slots_;
+    ring.options.slots = std::min(slots, static_cast<int>(ring.blocks.size()));
+    result_.rings.push_back(std::move(ring));
+  }
+
+  void keep(TensorGroup group) {
+    if (!group.tensors.empty()) result_.resident.push_back(std::move(group));
+  }
+
+  void stage(const PlannedComponent& component, TensorGroup group) {
+    if (group.tensors.empty()) return;
+    if (lies_in_another(component)) return keep(std::move(group));
+    staged_.blocks.push_back(std::move(group));
+    staged_.hooks.push_back(module_.hooks(component.module));
+  }
+
+  // Then both may run at a time, and one slot would not do.
+  bool lies_in_another(const PlannedComponent& component) const {
+    return std::any_of(plan_.components.begin(), plan_.components.end(),
+                       [&](const PlannedComponent& other) {
+                         const std::vector<size_t> below =
+                             tree().subtree(other.module);
+                         return other.module != component.module &&
+                                std::find(below.begin(), below.end(),
+                                          component.module) != below.end();
+                       });
+  }
+
+  void add_audit(const OffloadableComponent& component) {
+    PlacementPlan::Audit audit;
+    audit.hooks = component.hooks;
+    for (const size_t index : tree().subtree(component.module)) {
+      for (const ModuleTensor& tensor : tree().nodes[index].tensors) {
+        audit.tensors.push_back(
+            {absl::StrCat(component.path, ": ", tensor.name),
+             module_.tensor(tensor.identity)});
+      }
+    }
+    result_.audits.push_back(std::move(audit));
+  }
+
+  OffloadableModule& module_;
+  const ResolvedPlan& plan_;
+  const OffloadStrategy strategy_;
+  const int slots_;
+  std::map<int64_t, const StoragePlacement*> placements_;
+  // By the module that moves them: a block or a component.
+  std::map<size_t, TensorGroup> groups_;
+  TensorGroup shared_;
+  PlacementPlan::Ring staged_;
+  PlacementPlan result_;
+};
+
+}  // namespace
+
+absl::StatusOr<PlacementPlan> make_placement_plan(OffloadableModule& module,
+                                                  const ResolvedPlan& plan,
+                                                  OffloadStrategy strategy,
+                                                  int slots) {
+  return Maker(module, plan, strategy, slots).run();
+}
+
+}  // namespace ferry

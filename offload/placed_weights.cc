@@ -1,0 +1,303 @@
+#include "offload/placed_weights.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "offload/allocate_on_device.h"
+#include "offload/audit_hook.h"
+#include "offload/image_layout.h"
+#include "offload/ring_hook.h"
+#include "platform/base/status_macros.h"
+
+namespace ferry {
+namespace {
+
+int64_t image_bytes(const TensorGroup& group) {
+  return plan_image(group.tensors).bytes;
+}
+
+int64_t resident_image_bytes(const PlacementPlan& plan) {
+  int64_t bytes = image_bytes(plan.written);
+  for (const TensorGroup& group : plan.resident) bytes += image_bytes(group);
+  return bytes;
+}
+
+int64_t slot_bytes(const PlacementPlan::Ring& ring) {
+  int64_t largest = 0;
+  for (const TensorGroup& block : ring.blocks) {
+    largest = std::max(largest, image_bytes(block));
+  }
+  return largest;
+}
+
+}  // namespace
+
+PlacedWeights::PlacedWeights(Platform& platform, std::string hook_prefix,
+                             const Clock& clock)
+    : device_(*platform.device()),
+      torch_device_(platform.torch_device()),
+      hook_prefix_(std::move(hook_prefix)),
+      clock_(clock) {}
+
+PlacedWeights::~PlacedWeights() {
+  if (is_empty() || take_down().ok()) return;
+  // What the device alone has is lost.
+  written_is_unsaved_ = false;
+  (void)take_down();
+}
+
+absl::Status PlacedWeights::place(const PlacementPlan& plan) {
+  if (!is_empty()) {
+    return absl::FailedPreconditionError("the weights are placed already");
+  }
+  stage_ = Stage::kTakingDown;
+  absl::Status status = do_place(plan);
+  if (status.ok()) {
+    stage_ = Stage::kPlaced;
+    written_is_unsaved_ = true;
+    return status;
+  }
+  if (const absl::Status rollback = take_down(); !rollback.ok()) {
+    return absl::Status(
+        status.code(),
+        absl::StrCat(status.message(), "; and the tensors could not be given ",
+                     "back: ", rollback.message()));
+  }
+  return status;
+}
+
+absl::Status PlacedWeights::do_place(const PlacementPlan& plan) {
+  RETURN_IF_ERROR(reserve(plan));
+  RETURN_IF_ERROR(attach_all(plan));
+  RETURN_IF_ERROR(load_residents());
+  RETURN_IF_ERROR(start_rings());
+  return add_hooks(plan);
+}
+
+// Device memory first: to lack it is the likeliest error.
+absl::Status PlacedWeights::reserve(const PlacementPlan& plan) {
+  RETURN_IF_ERROR(check_memory(plan));
+  ASSIGN_OR_RETURN(copy_stream_,
+                   device_.acquire_stream(StreamKind::kTransfer, "weights"));
+  RETURN_IF_ERROR(reserve_residents(plan));
+  for (const PlacementPlan::Ring& ring : plan.rings) {
+    RETURN_IF_ERROR(reserve_ring(ring));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlacedWeights::check_memory(const PlacementPlan& plan) {
+  const int64_t resident = rounded(resident_image_bytes(plan));
+  int64_t slots = 0;
+  for (const PlacementPlan::Ring& ring : plan.rings) {
+    slots += rounded(ring.options.slots * slot_bytes(ring));
+  }
+  ASSIGN_OR_RETURN(MemoryInfo memory, device_.memory_info());
+  if (resident + slots > memory.free_bytes) {
+    device_.empty_cache();
+    ASSIGN_OR_RETURN(memory, device_.memory_info());
+  }
+  if (resident + slots <= memory.free_bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "device memory: the weights need ", resident + slots, " bytes (",
+      resident, " resident, ", slots, " in slots), and ", memory.free_bytes,
+      " of ", memory.total_bytes, " bytes are free"));
+}
+
+int64_t PlacedWeights::rounded(int64_t bytes) const {
+  const int64_t granularity = device_.allocation_granularity();
+  return (bytes + granularity - 1) / granularity * granularity;
+}
+
+absl::Status PlacedWeights::reserve_residents(const PlacementPlan& plan) {
+  const int64_t bytes = resident_image_bytes(plan);
+  if (bytes == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(resident_memory_,
+                   allocate_on_device(device_, bytes, "resident weights"));
+  char* data = resident_memory_.data();
+  const auto add = [&](const TensorGroup& group, AccessKind access) {
+    if (group.tensors.empty()) return;
+    residents_.push_back({nullptr, data, access});
+    data += image_bytes(group);
+  };
+  for (const TensorGroup& group : plan.resident) add(group, AccessKind::kRead);
+  add(plan.written, AccessKind::kWrite);
+  return absl::OkStatus();
+}
+
+absl::Status PlacedWeights::reserve_ring(const PlacementPlan::Ring& plan) {
+  Ring ring;
+  ASSIGN_OR_RETURN(ring.ring,
+                   BlockRing::create(device_, copy_stream_.get(),
+                                     slot_bytes(plan), plan.options, clock_));
+  rings_.push_back(std::move(ring));
+  return absl::OkStatus();
+}
+
+// One after the other, so that of one image at a time there are two copies.
+absl::Status PlacedWeights::attach_all(const PlacementPlan& plan) {
+  auto resident = residents_.begin();
+  for (const TensorGroup& group : plan.resident) {
+    if (group.tensors.empty()) continue;
+    ASSIGN_OR_RETURN((resident++)->image, attach(group));
+  }
+  if (!plan.written.tensors.empty()) {
+    ASSIGN_OR_RETURN(resident->image, attach(plan.written));
+  }
+  for (size_t r = 0; r < plan.rings.size(); ++r) {
+    for (const TensorGroup& group : plan.rings[r].blocks) {
+      ASSIGN_OR_RETURN(auto image, attach(group));
+      rings_[r].images.push_back(std::move(image));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<BlockImage>> PlacedWeights::attach(
+    const TensorGroup& group) {
+  ASSIGN_OR_RETURN(auto image, BlockImage::pack(device_, torch_device_, group));
+  image->attach();
+  return image;
+}
+
+absl::Status PlacedWeights::load_residents() {
+  for (Resident& resident : residents_) {
+    BlockImage& image = *resident.image;
+    RETURN_IF_ERROR(device_.copy_async(copy_stream_.get(),
+                                       {CopyKind::kHostToDevice, resident.data,
+                                        image.host_data(), image.bytes()}));
+  }
+  RETURN_IF_ERROR(device_.synchronize(copy_stream_.get()));
+  for (Resident& resident : residents_) {
+    resident.image->bind(resident.data);
+    RETURN_IF_ERROR(device_.mark_access(device_.current_stream(),
+                                        resident.access, resident.data,
+                                        resident.image->bytes()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlacedWeights::start_rings() {
+  for (Ring& ring : rings_) {
+    std::vector<BlockImage*> images;
+    for (const auto& image : ring.images) images.push_back(image.get());
+    RETURN_IF_ERROR(ring.ring->start(std::move(images)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlacedWeights::add_hooks(const PlacementPlan& plan) {
+  const std::string ring_name = absl::StrCat(hook_prefix_, ".ring");
+  for (size_t r = 0; r < plan.rings.size(); ++r) {
+    for (size_t b = 0; b < plan.rings[r].hooks.size(); ++b) {
+      RETURN_IF_ERROR(add_hook(
+          plan.rings[r].hooks[b],
+          std::make_unique<RingHook>(ring_name, rings_[r].ring.get(), b)));
+    }
+  }
+  // After the rings' hooks: these may bind what is looked at.
+  for (const PlacementPlan::Audit& audit : plan.audits) {
+    RETURN_IF_ERROR(add_hook(
+        audit.hooks,
+        std::make_unique<AuditHook>(absl::StrCat(hook_prefix_, ".audit"),
+                                    device_, audit.tensors)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlacedWeights::add_hook(HookRegistry* registry,
+                                     std::unique_ptr<ModelHook> hook) {
+  const std::string name = hook->name();
+  RETURN_IF_ERROR(registry->add(std::move(hook)));
+  hooks_.push_back({registry, name});
+  return absl::OkStatus();
+}
+
+absl::Status PlacedWeights::take_down() {
+  if (is_empty()) return absl::OkStatus();
+  // A module that runs keeps its hooks, and everything stays.
+  RETURN_IF_ERROR(remove_hooks());
+  stage_ = Stage::kTakingDown;
+  if (written_is_unsaved_) {
+    RETURN_IF_ERROR(save_written());
+    written_is_unsaved_ = false;
+  } else {
+    // Only that nothing runs counts: the values are the host's.
+    (void)device_.synchronize();
+  }
+  RETURN_IF_ERROR(release_images());
+  RETURN_IF_ERROR(free_memory());
+  stage_ = Stage::kEmpty;
+  return absl::OkStatus();
+}
+
+absl::Status PlacedWeights::remove_hooks() {
+  while (!hooks_.empty()) {
+    const InstalledHook& hook = hooks_.back();
+    if (hook.registry->contains(hook.name)) {
+      RETURN_IF_ERROR(hook.registry->remove(hook.name));
+    }
+    hooks_.pop_back();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlacedWeights::save_written() {
+  RETURN_IF_ERROR(device_.synchronize());
+  for (Resident& resident : residents_) {
+    if (resident.access != AccessKind::kWrite) continue;
+    RETURN_IF_ERROR(device_.copy_async(
+        copy_stream_.get(),
+        {CopyKind::kDeviceToHost, resident.image->host_data(), resident.data,
+         resident.image->bytes()}));
+    RETURN_IF_ERROR(device_.synchronize(copy_stream_.get()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlacedWeights::release_images() {
+  for (Resident& resident : residents_) {
+    if (resident.image == nullptr) continue;
+    RETURN_IF_ERROR(resident.image->release());
+    resident.image.reset();
+  }
+  for (Ring& ring : rings_) {
+    while (!ring.images.empty()) {
+      RETURN_IF_ERROR(ring.images.back()->release());
+      ring.images.pop_back();
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Everything goes, also when the device finds fault with it.
+absl::Status PlacedWeights::free_memory() {
+  rings_.clear();
+  residents_.clear();
+  copy_stream_.reset();
+  return resident_memory_.free();
+}
+
+OffloadStats PlacedWeights::stats() const {
+  OffloadStats sum;
+  sum.device_bytes = rounded(resident_memory_.bytes());
+  for (const Resident& resident : residents_) {
+    if (resident.image != nullptr)
+      sum.resident_bytes += resident.image->bytes();
+  }
+  for (const Ring& ring : rings_) {
+    for (const auto& image : ring.images) sum.streamed_bytes += image->bytes();
+    sum.device_bytes += rounded(ring.ring->device_bytes());
+    sum.slots = std::max(sum.slots, ring.ring->slots());
+    const BlockRing::Stats& stats = ring.ring->stats();
+    sum.h2d_bytes += stats.h2d_bytes;
+    sum.exposed_stall += stats.stall;
+    sum.demand_fetches += stats.demand_fetches;
+    sum.cloned_outputs += stats.cloned_outputs;
+  }
+  sum.host_bytes = sum.resident_bytes + sum.streamed_bytes;
+  return sum;
+}
+
+}  // namespace ferry

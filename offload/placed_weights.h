@@ -1,0 +1,117 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "offload/block_image.h"
+#include "offload/block_ring.h"
+#include "offload/hook_registry.h"
+#include "offload/model_hook.h"
+#include "offload/offload_backend.h"
+#include "offload/placement_plan.h"
+#include "offload/tensor_group.h"
+#include "platform/base/clock.h"
+#include "platform/device/device.h"
+#include "platform/device/device_arena.h"
+#include "platform/device/platform.h"
+#include "platform/device/stream_lease.h"
+
+namespace ferry {
+
+// Holds the state of a pipeline in images and device memory, with the rings
+// and hooks that ferry it; what the backends have in common.
+//
+//   empty ──place() OK──► placed ──take_down() OK──► empty
+//     │                     └─take_down() error─► taking down ──take_down()──►
+//     └─place() error─► empty, or taking down if that failed too
+//
+// Taking down, some tensors may be attached still, and hooks may be left; only
+// take_down() is legal.
+//
+// Ownership: a backend owns it; the platform and the module outlive it.
+// Threads: not thread-safe; confined to the worker's step thread.
+class PlacedWeights {
+ public:
+  // `hook_prefix` starts the names of all its hooks.
+  // REQUIRES: the platform supports CPU offload.
+  PlacedWeights(Platform& platform, std::string hook_prefix,
+                const Clock& clock);
+  // Takes down what is placed, as well as it can.
+  ~PlacedWeights();
+  PlacedWeights(const PlacedWeights&) = delete;
+  PlacedWeights& operator=(const PlacedWeights&) = delete;
+
+  // Reserves device memory, packs the images, copies what is resident, fills
+  // the rings and adds the hooks. On an error the tensors are ordinary ones
+  // again and no hook is left. RESOURCE_EXHAUSTED says how much memory is
+  // needed; then nothing was touched.
+  absl::Status place(const PlacementPlan& plan);
+  // Removes the hooks, makes ordinary tensors, frees the device memory. After
+  // an error it can be called again.
+  absl::Status take_down();
+  bool is_empty() const { return stage_ == Stage::kEmpty; }
+
+  OffloadStats stats() const;
+
+ private:
+  enum class Stage { kEmpty, kPlaced, kTakingDown };
+
+  struct Resident {
+    // Null until its tensors are attached.
+    std::unique_ptr<BlockImage> image;
+    // Bytes of resident_memory_.
+    char* data = nullptr;
+    AccessKind access = AccessKind::kRead;
+  };
+  struct Ring {
+    std::vector<std::unique_ptr<BlockImage>> images;
+    std::unique_ptr<BlockRing> ring;
+  };
+  struct InstalledHook {
+    HookRegistry* registry = nullptr;
+    std::string name;
+  };
+
+  absl::Status do_place(const PlacementPlan& plan);
+  absl::Status reserve(const PlacementPlan& plan);
+  absl::Status check_memory(const PlacementPlan& plan);
+  // What an arena of so many bytes takes.
+  int64_t rounded(int64_t bytes) const;
+  absl::Status reserve_residents(const PlacementPlan& plan);
+  absl::Status reserve_ring(const PlacementPlan::Ring& plan);
+  absl::Status attach_all(const PlacementPlan& plan);
+  absl::StatusOr<std::unique_ptr<BlockImage>> attach(const TensorGroup& group);
+  absl::Status load_residents();
+  absl::Status start_rings();
+  absl::Status add_hooks(const PlacementPlan& plan);
+  absl::Status add_hook(HookRegistry* registry,
+                        std::unique_ptr<ModelHook> hook);
+
+  absl::Status remove_hooks();
+  absl::Status save_written();
+  absl::Status release_images();
+  absl::Status free_memory();
+
+  Device& device_;
+  const c10::Device torch_device_;
+  const std::string hook_prefix_;
+  const Clock& clock_;
+
+  Stage stage_ = Stage::kEmpty;
+  StreamLease copy_stream_;
+  DeviceArena resident_memory_;
+  std::vector<Resident> residents_;
+  std::vector<Ring> rings_;
+  std::vector<InstalledHook> hooks_;
+  // Whether only the device has the values of written state.
+  bool written_is_unsaved_ = false;
+};
+
+}  // namespace ferry

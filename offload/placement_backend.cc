@@ -1,0 +1,124 @@
+#include "offload/placement_backend.h"
+
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "offload/choose_residents.h"
+#include "offload/make_placement_plan.h"
+#include "offload/plan_resolver.h"
+#include "offload/preflight.h"
+#include "platform/base/logging.h"
+#include "platform/base/status_macros.h"
+
+namespace ferry {
+namespace {
+
+// What is left to activations when nobody says how much, as a part of the
+// memory: a tenth.
+constexpr int64_t kHeadroomDivisor = 10;
+
+}  // namespace
+
+PlacementBackend::PlacementBackend(Platform& platform, OffloadConfig config,
+                                   PlacementBackendOptions options,
+                                   const Clock& clock)
+    : platform_(platform),
+      config_(std::move(config)),
+      options_(options),
+      effective_(config_),
+      weights_(platform, "offload", clock) {}
+
+absl::Status PlacementBackend::enable(OffloadableModule& module) {
+  if (is_enabled()) {
+    return absl::FailedPreconditionError("offloading is enabled already");
+  }
+  ASSIGN_OR_RETURN(Choice choice, choose(module));
+  for (const std::string& warning : choice.plan.warnings) {
+    log_warning("offload plan", {{"warning", warning}});
+  }
+  ASSIGN_OR_RETURN(
+      const PlacementPlan plan,
+      make_placement_plan(module, choice.plan, choice.config.strategy(),
+                          options_.slots));
+  RETURN_IF_ERROR(weights_.place(plan));
+  effective_ = std::move(choice.config);
+  plan_ = std::move(choice.plan);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose(
+    const OffloadableModule& module) const {
+  if (config_.is_automatic()) return choose_automatically(module);
+  ASSIGN_OR_RETURN(const MemoryInfo memory, platform_.memory_info());
+  return try_policy(module, config_, config_.memory_budget_bytes(),
+                    memory.free_bytes);
+}
+
+absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose_automatically(
+    const OffloadableModule& module) const {
+  ASSIGN_OR_RETURN(const MemoryInfo memory, platform_.memory_info());
+  // An explicit headroom is part of the needs.
+  const int64_t device_bytes =
+      config_.headroom_bytes()
+          ? memory.free_bytes
+          : memory.free_bytes - memory.free_bytes / kHeadroomDivisor;
+  const int64_t budget_bytes =
+      device_bytes - config_.headroom_bytes().value_or(0);
+  absl::Status first;
+  for (const OffloadStrategy strategy :
+       {OffloadStrategy::kNone, OffloadStrategy::kDistributedLayerWise,
+        OffloadStrategy::kModelLevel}) {
+    const bool streams = strategy == OffloadStrategy::kDistributedLayerWise;
+    auto choice = try_policy(
+        module, config_.with_strategy(strategy),
+        streams ? std::optional<int64_t>(budget_bytes) : std::nullopt,
+        device_bytes);
+    if (choice.ok()) {
+      log_info("offload strategy chosen", {{"strategy", to_string(strategy)},
+                                           {"device_bytes", device_bytes},
+                                           {"not", first.message()}});
+      return choice;
+    }
+    if (!absl::IsResourceExhausted(choice.status())) return choice;
+    if (first.ok() || streams) first = choice.status();
+  }
+  return first;
+}
+
+// At most one allocation for each ring, one for what takes turns, and one for
+// what is resident.
+int64_t PlacementBackend::rounding_bytes(const ResolvedPlan& plan) const {
+  int64_t allocations = 2;
+  for (const PlannedComponent& component : plan.components) {
+    allocations += static_cast<int64_t>(component.stacks.size());
+    for (const PlannedComponent& child : component.children) {
+      allocations += static_cast<int64_t>(child.stacks.size());
+    }
+  }
+  return allocations * (platform_.device()->allocation_granularity() - 1);
+}
+
+absl::StatusOr<PlacementBackend::Choice> PlacementBackend::try_policy(
+    const OffloadableModule& module, const OffloadConfig& config,
+    std::optional<int64_t> budget_bytes, int64_t device_bytes) const {
+  ASSIGN_OR_RETURN(ResolvedPlan plan,
+                   resolve_offload_plan(module.tree(), config));
+  const PreflightOptions preflight{options_.slots, 0};
+  const int64_t rounding = rounding_bytes(plan);
+  RETURN_IF_ERROR(
+      choose_residents(config, preflight, budget_bytes, rounding, &plan));
+  MemoryNeeds needs = compute_memory_needs(plan, config, preflight);
+  for (MemoryNeed& need : needs.device) {
+    need.items.push_back({"rounding", rounding});
+  }
+  MemoryLimits limits;
+  limits.device_free_bytes = device_bytes;
+  // The host's limits are the loader's business.
+  limits.host_available_bytes = std::numeric_limits<int64_t>::max();
+  RETURN_IF_ERROR(check_memory_needs(needs, limits));
+  return Choice{config, std::move(plan)};
+}
+
+}  // namespace ferry

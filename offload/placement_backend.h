@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "offload/offload_backend.h"
+#include "offload/offload_config.h"
+#include "offload/offloadable_module.h"
+#include "offload/placed_weights.h"
+#include "offload/resolved_plan.h"
+#include "platform/base/clock.h"
+#include "platform/device/platform.h"
+
+namespace ferry {
+
+struct PlacementBackendOptions {
+  // Blocks of a ring that are on the device at a time, where the policy does
+  // not decide; at least 1. With 2, the next block is copied while one runs.
+  int slots = 2;
+};
+
+// The backend of one rank: every strategy without AllGather.
+//
+//   layer_wise              each DiT has a ring of blocks, each declared stack
+//                           of an encoder has one; everything else is resident
+//   distributed_layer_wise  as layer_wise, and some blocks of DiTs stay: a
+//                           number, or what fits into a memory budget
+//   model_level             the selected components share memory for the
+//                           largest of them; one comes with one copy when it
+//                           is called, and stays until another one is: all
+//                           steps of a loop, all tiles of a decode
+//   none                    everything is resident
+//
+// Nothing is ever copied back, since the host keeps the masters, but for
+// written state when it is disabled. An automatic policy becomes the first of
+// none, distributed_layer_wise and model_level that fits.
+//
+//   disabled ──enable() OK──► enabled ──disable() OK──► disabled
+//
+// Errors, ownership and threads: as OffloadBackend. INVALID_ARGUMENT: the plan
+// cannot be resolved. RESOURCE_EXHAUSTED says what each phase needs.
+// REQUIRES: the platform supports CPU offload; the policy gathers nothing over
+// more than one rank.
+class PlacementBackend final : public OffloadBackend {
+ public:
+  PlacementBackend(Platform& platform, OffloadConfig config,
+                   PlacementBackendOptions options,
+                   const Clock& clock = Clock::real());
+
+  OffloadStrategy strategy() const override { return effective_.strategy(); }
+  absl::Status enable(OffloadableModule& module) override;
+  absl::Status disable() override { return weights_.take_down(); }
+  bool is_enabled() const override { return !weights_.is_empty(); }
+  OffloadStats stats() const override { return weights_.stats(); }
+  const ResolvedPlan* plan() const override {
+    return is_enabled() ? &plan_ : nullptr;
+  }
+
+ private:
+  // A policy and what it makes of a module.
+  struct Choice {
+    OffloadConfig config;
+    ResolvedPlan plan;
+  };
+
+  absl::StatusOr<Choice> choose(const OffloadableModule& module) const;
+  absl::StatusOr<Choice> choose_automatically(
+      const OffloadableModule& module) const;
+  // Resolves a policy, chooses the resident blocks, and checks that it fits
+  // into `device_bytes`.
+  absl::StatusOr<Choice> try_policy(const OffloadableModule& module,
+                                    const OffloadConfig& config,
+                                    std::optional<int64_t> budget_bytes,
+                                    int64_t device_bytes) const;
+
+  // What the granularity of allocations may cost.
+  int64_t rounding_bytes(const ResolvedPlan& plan) const;
+
+  Platform& platform_;
+  const OffloadConfig config_;
+  const PlacementBackendOptions options_;
+  // What an automatic policy has become; else the policy.
+  OffloadConfig effective_;
+  // Valid while enabled.
+  ResolvedPlan plan_;
+  PlacedWeights weights_;
+};
+
+}  // namespace ferry

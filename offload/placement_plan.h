@@ -1,0 +1,34 @@
+#pragma once
+
+#include <vector>
+
+#include "offload/block_ring.h"
+#include "offload/hook_registry.h"
+#include "offload/tensor_group.h"
+
+namespace ferry {
+
+// Where the state of a pipeline goes: a ResolvedPlan with the tensors in it.
+// Each tensor that the pipeline reaches is in one list, once.
+struct PlacementPlan {
+  struct Ring {
+    BlockRingOptions options;
+    // In the order of a pass; none is empty.
+    std::vector<TensorGroup> blocks;
+    // For each block, where its hook goes.
+    std::vector<HookRegistry*> hooks;
+  };
+  // A component whose state is looked at before it runs.
+  struct Audit {
+    HookRegistry* hooks = nullptr;
+    std::vector<NamedTensor> tensors;
+  };
+
+  std::vector<TensorGroup> resident;
+  // Resident, with values that come back when the weights are taken down.
+  TensorGroup written;
+  std::vector<Ring> rings;
+  std::vector<Audit> audits;
+};
+
+}  // namespace ferry

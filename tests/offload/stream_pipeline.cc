@@ -1,0 +1,98 @@
+#include "tests/offload/stream_pipeline.h"
+
+#include <torch/script.h>
+
+#include <cstdint>
+#include <string>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/match.h"
+#include "offload/module_discovery.h"
+#include "pipelines/torchscript/module_tree_reader.h"
+#include "pipelines/torchscript/torch_status.h"
+#include "platform/base/status_macros.h"
+#include "tests/offload/stream_model.h"
+
+namespace ferry {
+
+StreamPipeline::StreamPipeline(const StreamCase& wanted,
+                               torch::jit::Module root)
+    : case_(wanted), root_(std::move(root)) {
+  for (const auto& item : root_.named_modules()) {
+    if (!item.value.hasattr("memory")) continue;
+    const at::Tensor tensor = item.value.attr("memory").toTensor();
+    memories_.push_back({item.value, tensor, tensor.clone()});
+  }
+}
+
+absl::StatusOr<std::unique_ptr<StreamPipeline>> StreamPipeline::create(
+    const StreamCase& wanted) {
+  torch::jit::Module root;
+  RETURN_IF_ERROR(
+      call_torch("model", [&] { root = make_stream_model(wanted); }));
+  auto pipeline = absl::WrapUnique(new StreamPipeline(wanted, root));
+  ASSIGN_OR_RETURN(TorchscriptTree tree, read_module_tree(root));
+  ASSIGN_OR_RETURN(const Discovery discovery, discover(tree.tree));
+  ASSIGN_OR_RETURN(pipeline->module_,
+                   TorchscriptModule::create(std::move(tree), discovery));
+  return pipeline;
+}
+
+absl::StatusOr<std::vector<at::Tensor>> StreamPipeline::generate() {
+  std::vector<at::Tensor> outputs;
+  for (const double level : {1000.0, 600.0, 200.0}) {
+    for (const double guidance : {1.0, -0.5}) {
+      if (case_.order == StreamCase::Order::kFailing && level == 600.0) {
+        const auto failed = denoise(level, guidance, true);
+        if (failed.ok() ||
+            !absl::StrContains(failed.status().message(), "told to")) {
+          return absl::UnknownError(failed.status().ToString());
+        }
+      }
+      ASSIGN_OR_RETURN(at::Tensor output, denoise(level, guidance, false));
+      outputs.push_back(std::move(output));
+    }
+  }
+  return outputs;
+}
+
+absl::StatusOr<at::Tensor> StreamPipeline::denoise(double level,
+                                                   double guidance, bool fail) {
+  at::Tensor output;
+  const absl::Status status = call_torch("denoise", [&] {
+    const at::Tensor x =
+        at::linspace(-1, guidance, 2 * kStreamWidth).reshape({2, kStreamWidth});
+    output = root_.get_method("denoise")({x, level, fail}).toTensor().clone();
+  });
+  if (status.ok()) return output;
+  module_->reset_hooks();
+  return status;
+}
+
+void StreamPipeline::restore_state() {
+  for (Memory& memory : memories_) {
+    memory.block.setattr("memory", memory.tensor);
+    memory.tensor.copy_(memory.values);
+  }
+}
+
+void StreamPipeline::flip_byte_of_last_block() {
+  const auto blocks =
+      root_.attr(kStreamDit).toModule().attr("blocks").toModule();
+  const at::Tensor bias = blocks.attr(std::to_string(case_.block_count - 1))
+                              .toModule()
+                              .attr("bias")
+                              .toTensor();
+  // The byte of a float that has its last bit of exponent.
+  static_cast<uint8_t*>(bias.data_ptr())[2] ^= 0xff;
+}
+
+std::vector<at::Tensor> StreamPipeline::written_state() const {
+  std::vector<at::Tensor> state;
+  for (const Memory& memory : memories_) {
+    state.push_back(memory.block.attr("memory").toTensor().clone());
+  }
+  return state;
+}
+
+}  // namespace ferry
