@@ -28,7 +28,7 @@ class Block {
 
   // Where the directory at `at` has the entry of `tag`.
   size_t entry(size_t at, uint32_t tag) const {
-    const uint32_t count = number(at, 2);
+    const size_t count = number(at, 2);
     EXPECT_EQ(number(at + 2 + 12 * count, 4), 0u) << "a further directory";
     for (size_t i = at + 2; i < at + 2 + 12 * count; i += 12) {
       if (number(i, 2) == tag) return i;

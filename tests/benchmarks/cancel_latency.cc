@@ -61,6 +61,7 @@ void measure_cancel_latency() {
   require(daemon.wait_until_ready(),
           absl::StrCat("ferryd does not get ready: ", daemon.log()));
   std::vector<double> steps;
+  steps.reserve(kCancels);
   for (int i = 0; i < kCancels; ++i) {
     steps.push_back(cancel_in_step(daemon, (i + 0.5) / kCancels));
   }

@@ -30,7 +30,7 @@ constexpr int64_t kOutputBytes = int64_t{kImages} * kEdge * kEdge * 3;
 
 // A pipeline that makes large pictures, quickly.
 std::string package() {
-  const std::string directory = copy_package(make_package());
+  std::string directory = copy_package(make_package());
   const std::string manifest = directory + "/ferry.txtpb";
   write_file(
       manifest,

@@ -29,6 +29,7 @@ double calls_per_second(v1::GenerationService::Stub& stub,
   std::atomic<bool> failed{false};
   const absl::Time start = absl::Now();
   std::vector<std::thread> callers;
+  callers.reserve(kCallers);
   for (int i = 0; i < kCallers; ++i) {
     callers.emplace_back([&] {
       v1::GetJobRequest request;
