@@ -34,9 +34,7 @@ constexpr int kLocalError = 2;
 class DiskTest : public DaemonFixture {
  public:
   // First of all, while the process has one thread.
-  static void SetUpTestSuite() {
-    disk_ = new absl::StatusOr<std::string>(mount_full_disk());
-  }
+  static void SetUpTestSuite() { disk(); }
 
  protected:
   void SetUp() override {
@@ -45,10 +43,10 @@ class DiskTest : public DaemonFixture {
     ASSERT_TRUE(status.ok()) << status;
   }
 
-  static const std::string& full_directory() { return **disk_; }
-  static bool has_disk() { return disk_->ok(); }
+  static const std::string& full_directory() { return *disk(); }
+  static bool has_disk() { return disk().ok(); }
   static std::string no_disk() {
-    return absl::StrCat("needs a tmpfs: ", disk_->status().message());
+    return absl::StrCat("needs a tmpfs: ", disk().status().message());
   }
   static std::vector<std::string> files() {
     return list_directory(full_directory());
@@ -102,7 +100,10 @@ class DiskTest : public DaemonFixture {
   }
 
  private:
-  static inline absl::StatusOr<std::string>* disk_ = nullptr;
+  static const absl::StatusOr<std::string>& disk() {
+    static auto& disk = *new absl::StatusOr<std::string>(mount_full_disk());
+    return disk;
+  }
 };
 
 TEST_F(DiskTest, AddressFileOnAFullDiskIsRefused) {

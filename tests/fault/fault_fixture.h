@@ -70,8 +70,8 @@ class FaultFixture : public SharedDaemonFixture<Suite> {
   using SharedDaemonFixture<Suite>::daemon;
 
   static Faults& faults() {
-    static auto* const faults = new Faults();
-    return *faults;
+    static auto& faults = *new Faults();
+    return faults;
   }
 
   void SetUp() override {

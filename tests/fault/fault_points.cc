@@ -56,7 +56,7 @@ void act(const Fault& fault, const std::string& file, const std::string& text) {
 }  // namespace
 
 void on_fault_point(const char* name) {
-  static const char* const directory = getenv(kFaultsVariable);
+  static const char* directory = getenv(kFaultsVariable);
   if (directory == nullptr) return;
   const std::string file = absl::StrCat(directory, "/", kFaultFile);
   const std::optional<std::string> text = read_file(file);

@@ -42,12 +42,12 @@ TEST(FaultSpecTest, RefusesWhatIsWrong) {
 class FaultPointTest : public ::testing::Test {
  protected:
   static Faults& faults() {
-    static auto* const faults = [] {
+    static auto& faults = *[] {
       auto* made = new Faults();
       putenv(strdup(made->daemon_options("", "").environment[0].c_str()));
       return made;
     }();
-    return *faults;
+    return faults;
   }
 
   void SetUp() override { faults().disarm(); }
