@@ -59,7 +59,7 @@ class UniPcSchedule : public NoiseSchedule {
     if (options_.multistep.lower_order_final) {
       order_ = std::min(order_, num_steps() - i);
     }
-    corrected_ = latents;
+    corrected_ = std::move(latents);
     return predict(i).to(model_output.scalar_type());
   }
 

@@ -28,8 +28,8 @@ absl::Status system_error(absl::string_view call, int64_t bytes) {
 }  // namespace
 
 int64_t round_to_pages(int64_t bytes) {
-  static const int64_t page = ::sysconf(_SC_PAGESIZE);
-  return (bytes + page - 1) / page * page;
+  static const int64_t kPage = ::sysconf(_SC_PAGESIZE);
+  return (bytes + kPage - 1) / kPage * kPage;
 }
 
 absl::StatusOr<MemoryFile> MemoryFile::create(const char* name, int64_t bytes) {

@@ -414,7 +414,7 @@ absl::Status SimulatedDevice::order_host(AccessType type, const void* data,
                absl::MakeConstSpan(&touch, 1));
 }
 
-absl::Status SimulatedDevice::violation(std::string message) const {
+absl::Status SimulatedDevice::violation(const std::string& message) const {
   if (violations_.size() < kMaxViolations) violations_.push_back(message);
   return absl::FailedPreconditionError(
       absl::StrCat("simulated device: ", message));

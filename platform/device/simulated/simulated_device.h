@@ -145,7 +145,8 @@ class SimulatedDevice final : public Device {
       REQUIRES_LOCK(mutex_);
   absl::Status order_host(AccessType type, const void* data, int64_t bytes)
       REQUIRES_LOCK(mutex_);
-  absl::Status violation(std::string message) const REQUIRES_LOCK(mutex_);
+  absl::Status violation(const std::string& message) const
+      REQUIRES_LOCK(mutex_);
   std::string describe(const AddressRange& range) const REQUIRES_LOCK(mutex_);
   std::string owner_name(int owner) const;
   // Gives work to a stream that has passed every check.

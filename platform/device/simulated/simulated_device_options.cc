@@ -9,7 +9,7 @@ namespace ferry {
 
 std::vector<std::string> problems_of(const SimulatedDeviceOptions& options) {
   std::vector<std::string> problems;
-  const auto require = [&problems](bool right, auto... parts) {
+  const auto require = [&problems](bool right, const auto&... parts) {
     if (!right) problems.push_back(absl::StrCat(parts...));
   };
   const auto is_rate = [](double gbps) {
