@@ -35,12 +35,6 @@ std::string defect(const at::Tensor& tensor) {
   return "";
 }
 
-void append(TensorGroup* group, TensorGroup&& other) {
-  for (NamedTensor& tensor : other.tensors) {
-    group->tensors.push_back(std::move(tensor));
-  }
-}
-
 // Does the work of make_placement_plan().
 class Maker {
  public:
