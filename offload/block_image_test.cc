@@ -15,6 +15,8 @@
 
 #include "absl/status/status.h"
 #include "offload/clone_span.h"
+#include "offload/image_layout.h"
+#include "offload/resolved_plan.h"
 #include "offload/testing/checked_platform.h"
 
 namespace ferry {
