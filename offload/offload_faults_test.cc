@@ -70,6 +70,8 @@ TEST_P(OffloadFaultsTest, EnableFailsAtAnyStepAndLeavesNothing) {
       device.faults().fail(point, nth);
       const absl::Status status = backend->enable(module);
       if (status.ok()) {
+        // The fault shall not come any more.
+        device.faults().fail(point, int64_t{1} << 40);
         ASSERT_EQ(backend->disable().ok() || point == FaultPoint::kCopyRun,
                   true);
         // A copy that fails on its way is found at the next call.
