@@ -9,9 +9,9 @@
 
 namespace ferry {
 
-AuditHook::AuditHook(std::string name, Device& device,
+AuditHook::AuditHook(std::string name, Device& device, Written written,
                      const std::vector<NamedTensor>& tensors)
-    : name_(std::move(name)), device_(device) {
+    : name_(std::move(name)), device_(device), written_(written) {
   std::set<const void*> storages;
   for (const NamedTensor& item : tensors) {
     if (item.tensor.numel() == 0) continue;
@@ -35,6 +35,12 @@ absl::Status AuditHook::pre_forward() {
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status AuditHook::post_forward(ForwardOutput& /*output*/) {
+  if (written_.bytes == 0) return absl::OkStatus();
+  return device_.mark_access(device_.current_stream(), AccessKind::kWrite,
+                             written_.data, written_.bytes);
 }
 
 }  // namespace ferry

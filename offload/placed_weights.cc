@@ -196,12 +196,17 @@ absl::Status PlacedWeights::add_hooks(const PlacementPlan& plan) {
           std::make_unique<RingHook>(ring_name, rings_[r].ring.get(), b)));
     }
   }
+  AuditHook::Written written;
+  for (const Resident& resident : residents_) {
+    if (resident.access != AccessKind::kWrite) continue;
+    written = {resident.data, resident.image->bytes()};
+  }
   // After the rings' hooks: these may bind what is looked at.
   for (const PlacementPlan::Audit& audit : plan.audits) {
     RETURN_IF_ERROR(add_hook(
         audit.hooks,
         std::make_unique<AuditHook>(absl::StrCat(hook_prefix_, ".audit"),
-                                    device_, audit.tensors)));
+                                    device_, written, audit.tensors)));
   }
   return absl::OkStatus();
 }

@@ -210,7 +210,7 @@ Outcome run(const ToyOptions& options, int64_t dropped) {
     // Not a part of the run: what is left is given back in order.
     EXPECT_TRUE(simulated.synchronize().ok());
   }
-  outcome.duties = device.calls();
+  outcome.duties = static_cast<int64_t>(device.calls().size());
   return outcome;
 }
 

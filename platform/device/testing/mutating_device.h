@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -30,8 +31,8 @@ class MutatingDevice final : public Device {
   MutatingDevice(Device& device, std::set<Duty> duties, int64_t nth)
       : device_(device), duties_(std::move(duties)), nth_(nth) {}
 
-  // Calls of the duties so far: how many mutants there are.
-  int64_t calls() const EXCLUDES_LOCK(mutex_) {
+  // Calls of the duties so far, in order: how many mutants there are.
+  std::vector<Duty> calls() const EXCLUDES_LOCK(mutex_) {
     MutexLock lock(&mutex_);
     return calls_;
   }
@@ -137,7 +138,8 @@ class MutatingDevice final : public Device {
   bool drops(Duty duty) const EXCLUDES_LOCK(mutex_) {
     if (duties_.count(duty) == 0) return false;
     MutexLock lock(&mutex_);
-    return ++calls_ == nth_;
+    calls_.push_back(duty);
+    return static_cast<int64_t>(calls_.size()) == nth_;
   }
 
   Device& device_;
@@ -146,7 +148,7 @@ class MutatingDevice final : public Device {
   const int64_t nth_;
 
   mutable Mutex mutex_;
-  mutable int64_t calls_ GUARDED_BY(mutex_) = 0;
+  mutable std::vector<Duty> calls_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ferry
