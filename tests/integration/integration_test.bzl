@@ -13,8 +13,6 @@ def integration_test(name, deps = [], **kwargs):
     ferry_cc_test(
         name = name,
         srcs = [name + ".cc"],
-        # A ferryd and its workers keep both cores of a small machine busy.
-        tags = ["cpu:2"],
         deps = deps + [
             "//proto:ferry_v1",
             "//proto:grpc_health",
