@@ -45,7 +45,7 @@ absl::StatusOr<OffloadBackendChoice> get_offload_backend(
   }
   return OffloadBackendChoice{std::make_unique<PlacementBackend>(
                                   platform, config, PlacementBackendOptions()),
-                              config.describe()};
+                              ""};
 }
 
 }  // namespace ferry

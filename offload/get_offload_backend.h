@@ -10,11 +10,12 @@
 
 namespace ferry {
 
-// What was chosen, and why.
+// What was chosen.
 struct OffloadBackendChoice {
   // Null: no offloading; the pipeline runs as it is.
   std::unique_ptr<OffloadBackend> backend;
-  // One sentence for the log and the offload report.
+  // Why there is none, one sentence without its end for the log and the report;
+  // a backend gives its own reason when it is enabled.
   std::string reason;
 };
 

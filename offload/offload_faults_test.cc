@@ -24,7 +24,7 @@ constexpr FaultPoint kPoints[] = {
     FaultPoint::kCopyRun};
 
 // More than there are calls of a point while a toy is enabled.
-constexpr int kMostCalls = 60;
+constexpr int kMostCalls = 500;
 
 class OffloadFaultsTest : public testing::TestWithParam<bool> {
  protected:

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "offload/choose_residents.h"
+#include "offload/explain_choice.h"
 #include "offload/make_placement_plan.h"
 #include "offload/plan_resolver.h"
 #include "offload/preflight.h"
@@ -22,13 +23,12 @@ constexpr int64_t kHeadroomDivisor = 10;
 }  // namespace
 
 PlacementBackend::PlacementBackend(Platform& platform, OffloadConfig config,
-                                   PlacementBackendOptions options,
-                                   const Clock& clock)
+                                   PlacementBackendOptions options)
     : platform_(platform),
       config_(std::move(config)),
       options_(options),
       effective_(config_),
-      weights_(platform, "offload", clock) {}
+      weights_(platform, "offload") {}
 
 absl::Status PlacementBackend::enable(OffloadableModule& module) {
   if (is_enabled()) {
@@ -45,6 +45,7 @@ absl::Status PlacementBackend::enable(OffloadableModule& module) {
   RETURN_IF_ERROR(weights_.place(plan));
   effective_ = std::move(choice.config);
   plan_ = std::move(choice.plan);
+  reason_ = std::move(choice.reason);
   return absl::OkStatus();
 }
 
@@ -52,8 +53,12 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose(
     const OffloadableModule& module) const {
   if (config_.is_automatic()) return choose_automatically(module);
   ASSIGN_OR_RETURN(const MemoryInfo memory, platform_.memory_info());
-  return try_policy(module, config_, config_.memory_budget_bytes(),
-                    memory.free_bytes);
+  ASSIGN_OR_RETURN(Choice choice,
+                   try_policy(module, config_, config_.memory_budget_bytes(),
+                              memory.free_bytes));
+  choice.reason = explain_choice(config_, choice.config, choice.plan,
+                                 memory.free_bytes, memory.free_bytes);
+  return choice;
 }
 
 absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose_automatically(
@@ -76,9 +81,8 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose_automatically(
         streams ? std::optional<int64_t>(budget_bytes) : std::nullopt,
         device_bytes);
     if (choice.ok()) {
-      log_info("offload strategy chosen", {{"strategy", to_string(strategy)},
-                                           {"device_bytes", device_bytes},
-                                           {"not", first.message()}});
+      choice->reason = explain_choice(config_, choice->config, choice->plan,
+                                      memory.free_bytes, budget_bytes);
       return choice;
     }
     if (!absl::IsResourceExhausted(choice.status())) return choice;
@@ -118,7 +122,7 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::try_policy(
   // The host's limits are the loader's business.
   limits.host_available_bytes = std::numeric_limits<int64_t>::max();
   RETURN_IF_ERROR(check_memory_needs(needs, limits));
-  return Choice{config, std::move(plan)};
+  return Choice{config, std::move(plan), ""};
 }
 
 }  // namespace ferry

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -10,7 +11,6 @@
 #include "offload/offloadable_module.h"
 #include "offload/placed_weights.h"
 #include "offload/resolved_plan.h"
-#include "platform/base/clock.h"
 #include "platform/device/platform.h"
 
 namespace ferry {
@@ -46,8 +46,7 @@ struct PlacementBackendOptions {
 class PlacementBackend final : public OffloadBackend {
  public:
   PlacementBackend(Platform& platform, OffloadConfig config,
-                   PlacementBackendOptions options,
-                   const Clock& clock = Clock::real());
+                   PlacementBackendOptions options);
 
   OffloadStrategy strategy() const override { return effective_.strategy(); }
   absl::Status enable(OffloadableModule& module) override;
@@ -57,12 +56,14 @@ class PlacementBackend final : public OffloadBackend {
   const ResolvedPlan* plan() const override {
     return is_enabled() ? &plan_ : nullptr;
   }
+  std::string reason() const override { return is_enabled() ? reason_ : ""; }
 
  private:
   // A policy and what it makes of a module.
   struct Choice {
     OffloadConfig config;
     ResolvedPlan plan;
+    std::string reason;
   };
 
   absl::StatusOr<Choice> choose(const OffloadableModule& module) const;
@@ -85,6 +86,7 @@ class PlacementBackend final : public OffloadBackend {
   OffloadConfig effective_;
   // Valid while enabled.
   ResolvedPlan plan_;
+  std::string reason_;
   PlacedWeights weights_;
 };
 

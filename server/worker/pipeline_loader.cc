@@ -7,6 +7,7 @@
 #include "ferry/config/v1/platform_config.pb.h"
 #include "offload/get_offload_backend.h"
 #include "offload/offload_config.h"
+#include "offload/offload_stats.h"
 #include "pipelines/pipeline.h"
 #include "platform/base/clock.h"
 #include "platform/base/logging.h"
@@ -42,13 +43,22 @@ class TorchPipeline final : public LoadedPipeline {
   }
 
   absl::Status enable_offload() {
-    if (choice_.backend == nullptr) return absl::OkStatus();
-    return choice_.backend->enable(pipeline_->offloadable_module());
+    if (choice_.backend != nullptr) {
+      RETURN_IF_ERROR(choice_.backend->enable(pipeline_->offloadable_module()));
+    }
+    log_offload();
+    return absl::OkStatus();
   }
 
   absl::StatusOr<GenerationReport> generate(
       const v1::GenerationSpec& spec, GenerationObserver& observer) override {
-    return pipeline_->generate(spec, observer);
+    if (choice_.backend == nullptr) return pipeline_->generate(spec, observer);
+    const OffloadStats before = choice_.backend->stats();
+    ASSIGN_OR_RETURN(GenerationReport report,
+                     pipeline_->generate(spec, observer));
+    add_offload_timings(choice_.backend->stats().since(before),
+                        &report.timings);
+    return report;
   }
 
   v1::Pipeline description() const override {
@@ -61,6 +71,25 @@ class TorchPipeline final : public LoadedPipeline {
   std::string device() const override { return platform_->torch_device(); }
 
  private:
+  // Once, when it is decided.
+  void log_offload() const {
+    // Asked for in vain.
+    if (choice_.backend == nullptr && config_.offload_enabled()) {
+      log_warning("offload", {{"strategy", "none"},
+                              {"reason", choice_.reason},
+                              {"policy", config_.describe()}});
+      return;
+    }
+    const v1::OffloadReport report = make_offload_report(
+        pipeline_->offloadable_module(), config_, choice_, *platform_);
+    log_info("offload", {{"strategy", report.strategy()},
+                         {"reason", report.reason()},
+                         {"policy", report.policy()},
+                         {"resident_bytes", report.resident_bytes()},
+                         {"streamed_bytes", report.streamed_bytes()},
+                         {"slots", report.slots()}});
+  }
+
   // In this order: each stands on those before it.
   const std::unique_ptr<Platform> platform_;
   const std::unique_ptr<Pipeline> pipeline_;
@@ -119,9 +148,7 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
        {"seconds", absl::ToDoubleSeconds(Clock::real().monotonic() - start)},
        {"threads", request.intra_op_threads()},
        {"platform", platform->name()},
-       {"device", platform->torch_device()},
-       {"offload", choice.reason},
-       {"policy", config.describe()}});
+       {"device", platform->torch_device()}});
   for (const std::string& note : config.notes()) {
     log_info("offload configuration", {{"note", note}});
   }

@@ -54,6 +54,16 @@ class PipelineLoaderTest : public ::testing::Test {
     return observer.outputs;
   }
 
+  static v1::Timings generate_once(LoadedPipeline& pipeline) {
+    CountingObserver observer;
+    v1::GenerationSpec spec = pipeline.description().defaults();
+    spec.set_prompt("a red circle");
+    spec.set_num_images(1);
+    const auto report = pipeline.generate(spec, observer);
+    EXPECT_TRUE(report.ok()) << report.status();
+    return report.ok() ? report->timings : v1::Timings();
+  }
+
   static worker::v1::LoadPipelineRequest request_;
 };
 
@@ -81,6 +91,7 @@ TEST_F(PipelineLoaderTest, ReportsThatTheCpuDoesNotOffload) {
     }
   }
   EXPECT_TRUE(has_dit);
+  EXPECT_FALSE(generate_once(**loaded).has_exposed_stall());
   EXPECT_GT(bytes, 0);
   EXPECT_EQ(report.resident_bytes(), bytes);
   EXPECT_EQ(report.host_bytes(), bytes);
@@ -121,6 +132,33 @@ TEST_F(PipelineLoaderTest, OffloadedItGeneratesTheSame) {
       EXPECT_EQ(generate(**loaded), expected) << mode;
     }
   }
+}
+
+TEST_F(PipelineLoaderTest, ReportsWhatStreamingTook) {
+  worker::v1::LoadPipelineRequest request = request_;
+  request.mutable_platform()->set_platform("simulated");
+  request.mutable_platform()->set_simulated_h2d_gbps(0.01);
+  request.mutable_offload()->set_mode("layer");
+  request.mutable_offload()->add_components("dit");
+  const auto loaded = load_pipeline(request);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const v1::OffloadReport before = (*loaded)->description().offload();
+  EXPECT_EQ(before.reason(), "asked for");
+  EXPECT_EQ(before.policy().find("strategy layer_wise"), 0u);
+  EXPECT_GT(before.device_bytes(), before.resident_bytes());
+  const v1::Timings timings = generate_once(**loaded);
+  EXPECT_GT(timings.h2d_bytes(), before.streamed_bytes());
+  EXPECT_NEAR(timings.h2d_gbps(), 0.01, 0.002);
+  EXPECT_EQ(timings.demand_fetches(), 0);
+  EXPECT_GT(timings.first_block_stall().nanos(), 0);
+  EXPECT_GT(timings.exposed_stall().nanos(),
+            timings.first_block_stall().nanos());
+  const v1::OffloadReport after = (*loaded)->description().offload();
+  EXPECT_EQ(after.total_h2d_bytes() - before.total_h2d_bytes(),
+            timings.h2d_bytes());
+  EXPECT_GE(after.total_exposed_stall().nanos(),
+            timings.exposed_stall().nanos());
+  EXPECT_GT(after.h2d_gbps(), 0);
 }
 
 TEST_F(PipelineLoaderTest, WhatDoesNotFitIsRefusedByPhase) {

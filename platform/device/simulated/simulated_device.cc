@@ -161,7 +161,9 @@ absl::StatusOr<Event> SimulatedDevice::create_event(bool timed) {
   events_[index] = EventState{};
   events_[index].is_live = true;
   events_[index].is_timed = timed;
-  return Event(this, static_cast<int64_t>(index) + 1);
+  const int64_t id = static_cast<int64_t>(index) + 1;
+  engine_.add_event(id);
+  return Event(this, id);
 }
 
 void SimulatedDevice::destroy_event(int64_t event) {
