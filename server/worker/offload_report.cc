@@ -9,6 +9,8 @@
 #include "absl/strings/string_view.h"
 #include "offload/component_role.h"
 #include "offload/resolved_plan.h"
+#include "platform/device/device.h"
+#include "platform/device/device_stats.h"
 
 namespace ferry {
 namespace {
@@ -47,6 +49,13 @@ void add_notes(const ResolvedPlan& plan, v1::ComponentReport* entry) {
   }
 }
 
+// How the device reads the host's copy.
+absl::string_view host_memory_of(const DeviceStats::HostArenas& arenas) {
+  if (arenas.staged_bytes > 0) return "staged";
+  return arenas.mapped_bytes > arenas.pinned_bytes ? "registered-mapping"
+                                                   : "pinned";
+}
+
 void report_plan(const OffloadBackend& backend, v1::OffloadReport* report) {
   const ResolvedPlan& plan = *backend.plan();
   for (v1::ComponentReport& entry : *report->mutable_components()) {
@@ -69,7 +78,6 @@ void report_plan(const OffloadBackend& backend, v1::OffloadReport* report) {
   report->set_resident_bytes(stats.resident_bytes);
   report->set_streamed_bytes(stats.streamed_bytes);
   report->set_host_bytes(stats.host_bytes);
-  report->set_host_memory("pinned");
 }
 
 }  // namespace
@@ -77,7 +85,7 @@ void report_plan(const OffloadBackend& backend, v1::OffloadReport* report) {
 v1::OffloadReport make_offload_report(const OffloadableModule& module,
                                       const OffloadConfig& config,
                                       const OffloadBackendChoice& choice,
-                                      const Platform& platform) {
+                                      Platform& platform) {
   v1::OffloadReport report;
   const OffloadStrategy strategy = choice.backend == nullptr
                                        ? OffloadStrategy::kNone
@@ -110,6 +118,8 @@ v1::OffloadReport make_offload_report(const OffloadableModule& module,
   }
   if (choice.backend != nullptr && choice.backend->plan() != nullptr) {
     report_plan(*choice.backend, &report);
+    report.set_host_memory(
+        std::string(host_memory_of(platform.device()->stats().host_arenas)));
   }
   return report;
 }

@@ -13,6 +13,6 @@ namespace ferry {
 v1::OffloadReport make_offload_report(const OffloadableModule& module,
                                       const OffloadConfig& config,
                                       const OffloadBackendChoice& choice,
-                                      const Platform& platform);
+                                      Platform& platform);
 
 }  // namespace ferry
