@@ -26,7 +26,7 @@ c10::Device device_of(int index) {
 }
 
 c10::Stream stream_of(int index, int64_t stream) {
-  return {c10::Stream::UNSAFE, device_of(index), stream};
+  return c10::Stream(c10::Stream::UNSAFE, device_of(index), stream);
 }
 
 const c10::impl::DeviceGuardImplInterface& guard() {
