@@ -2,10 +2,14 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "offload/placement_backend.h"
 
 namespace ferry {
 namespace {
+
+// Where a pipeline is when it was loaded.
+constexpr absl::string_view kHost = "cpu";
 
 // What is derived and reported, but cannot be run.
 absl::Status check_parallel(const DiffusionParallelConfig& parallel) {
@@ -29,7 +33,15 @@ absl::StatusOr<OffloadBackendChoice> get_offload_backend(
   const absl::Status parallel = check_parallel(config.parallel_config());
   if (!parallel.ok()) return parallel;
   if (!config.offload_enabled() && !config.is_automatic()) {
-    return OffloadBackendChoice{nullptr, "not asked for"};
+    if (platform.torch_device() == kHost) {
+      return OffloadBackendChoice{nullptr, "not asked for"};
+    }
+    // Somebody has to put the weights there.
+    return OffloadBackendChoice{
+        std::make_unique<PlacementBackend>(platform, config,
+                                           PlacementBackendOptions()),
+        absl::StrCat("not asked for: all weights are on ",
+                     platform.torch_device())};
   }
   if (!platform.supports_cpu_offload()) {
     return OffloadBackendChoice{

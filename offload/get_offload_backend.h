@@ -21,7 +21,9 @@ struct OffloadBackendChoice {
 
 // Chooses the backend for a configuration on a platform; the only place that
 // knows the implementations. Installs nothing: that is enable()'s business.
-// Not asked for, or not supported by the platform: no backend and the reason.
+// Not asked for, or not supported by the platform: no backend and the reason,
+// except that a device that is not the host gets a backend which places all
+// weights there.
 // UNIMPLEMENTED for parallelism that cannot be run (HSDP, CFG parallel), and
 // for AllGather over more than one rank. `platform` outlives the backend.
 absl::StatusOr<OffloadBackendChoice> get_offload_backend(

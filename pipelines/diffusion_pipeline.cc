@@ -71,10 +71,7 @@ class DiffusionPipeline : public Pipeline {
     return parts_.root->offloadable_module();
   }
 
-  // As few steps as can be, at the smallest size: shows that the methods fit
-  // together, so that "loaded" means that a request can succeed, and makes the
-  // first request as fast as the others.
-  absl::Status warm_up() {
+  absl::Status warm_up() override {
     fault_point("warm_up");
     v1::GenerationSpec spec = description_.defaults();
     spec.set_prompt("warm-up");
@@ -162,7 +159,7 @@ absl::StatusOr<std::unique_ptr<Pipeline>> load_pipeline(
   RETURN_IF_ERROR(parts.status());
   auto pipeline =
       std::make_unique<DiffusionPipeline>(*std::move(parts), options);
-  RETURN_IF_ERROR(pipeline->warm_up());
+  if (options.warm_up) RETURN_IF_ERROR(pipeline->warm_up());
   return pipeline;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
@@ -45,6 +46,8 @@ class RootModule {
 
   ~RootModule();
 
+  // Inputs are brought to the device of the weights; results lie there.
+
   // `inputs`: for each tokenizer int64 ids [batch, tokens], then its mask.
   // Every tensor of the result has the batch as its first dimension.
   absl::StatusOr<Conditioning> encode_prompt(
@@ -62,6 +65,9 @@ class RootModule {
                                                     int64_t width,
                                                     int64_t frames);
 
+  // Where the weights are: on the host after load(), then where an offload
+  // backend puts them.
+  c10::Device device() const;
   // What the first DiT computes in.
   c10::ScalarType compute_dtype() const;
   OffloadableModule& offloadable_module();

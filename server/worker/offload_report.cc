@@ -10,6 +10,8 @@
 #include "offload/component_role.h"
 #include "offload/offload_stats.h"
 #include "offload/resolved_plan.h"
+#include "platform/device/device.h"
+#include "platform/device/device_stats.h"
 #include "server/core/proto_time.h"
 
 namespace ferry {
@@ -63,6 +65,13 @@ void report_stats(const OffloadStats& stats, v1::OffloadReport* report) {
   report->set_h2d_gbps(stats.h2d_gbps());
 }
 
+// How the device reads the host's copy.
+absl::string_view host_memory_of(const DeviceStats::HostArenas& arenas) {
+  if (arenas.staged_bytes > 0) return "staged";
+  return arenas.mapped_bytes > arenas.pinned_bytes ? "registered-mapping"
+                                                   : "pinned";
+}
+
 void report_plan(const OffloadBackend& backend, v1::OffloadReport* report) {
   const ResolvedPlan& plan = *backend.plan();
   for (v1::ComponentReport& entry : *report->mutable_components()) {
@@ -81,7 +90,6 @@ void report_plan(const OffloadBackend& backend, v1::OffloadReport* report) {
     add_notes(plan, &entry);
   }
   report->set_reason(backend.reason());
-  report->set_host_memory("pinned");
   report_stats(backend.stats(), report);
 }
 
@@ -98,7 +106,7 @@ void add_offload_timings(const OffloadStats& stats, v1::Timings* timings) {
 v1::OffloadReport make_offload_report(const OffloadableModule& module,
                                       const OffloadConfig& config,
                                       const OffloadBackendChoice& choice,
-                                      const Platform& platform) {
+                                      Platform& platform) {
   v1::OffloadReport report;
   const OffloadStrategy strategy = choice.backend == nullptr
                                        ? OffloadStrategy::kNone
@@ -131,6 +139,8 @@ v1::OffloadReport make_offload_report(const OffloadableModule& module,
   }
   if (choice.backend != nullptr && choice.backend->plan() != nullptr) {
     report_plan(*choice.backend, &report);
+    report.set_host_memory(
+        std::string(host_memory_of(platform.device()->stats().host_arenas)));
   }
   return report;
 }

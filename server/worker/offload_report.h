@@ -18,6 +18,6 @@ void add_offload_timings(const OffloadStats& stats, v1::Timings* timings);
 v1::OffloadReport make_offload_report(const OffloadableModule& module,
                                       const OffloadConfig& config,
                                       const OffloadBackendChoice& choice,
-                                      const Platform& platform);
+                                      Platform& platform);
 
 }  // namespace ferry

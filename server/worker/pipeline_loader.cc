@@ -50,6 +50,8 @@ class TorchPipeline final : public LoadedPipeline {
     return absl::OkStatus();
   }
 
+  absl::Status warm_up() { return pipeline_->warm_up(); }
+
   absl::StatusOr<GenerationReport> generate(
       const v1::GenerationSpec& spec, GenerationObserver& observer) override {
     if (choice_.backend == nullptr) return pipeline_->generate(spec, observer);
@@ -133,15 +135,19 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
                      " ranks of one pipeline are not supported; 1 is"));
   }
   ASSIGN_OR_RETURN(OffloadConfig config, make_offload_config(request));
-  ASSIGN_OR_RETURN(const PlatformOptions options,
+  ASSIGN_OR_RETURN(PlatformOptions options,
                    platform_options(request.platform()));
+  options.cuda.index = request.rank();
+  options.cuda.pin_host_memory = config.pin_memory();
   ASSIGN_OR_RETURN(std::unique_ptr<Platform> platform, get_platform(options));
   ASSIGN_OR_RETURN(OffloadBackendChoice choice,
                    get_offload_backend(config, *platform));
   const absl::Duration start = Clock::real().monotonic();
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<Pipeline> pipeline,
-      Pipeline::load(request.package_dir(), {request.intra_op_threads()}));
+  // What shall run elsewhere is not tried on the host, where it may take long.
+  const bool runs_on_host = platform->torch_device() == "cpu";
+  ASSIGN_OR_RETURN(std::unique_ptr<Pipeline> pipeline,
+                   Pipeline::load(request.package_dir(),
+                                  {request.intra_op_threads(), runs_on_host}));
   log_info(
       "pipeline loaded",
       {{"pipeline", request.pipeline()},
@@ -156,6 +162,7 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
       std::make_unique<TorchPipeline>(std::move(platform), std::move(pipeline),
                                       std::move(config), std::move(choice));
   RETURN_IF_ERROR(loaded->enable_offload());
+  if (!runs_on_host) RETURN_IF_ERROR(loaded->warm_up());
   return loaded;
 }
 
