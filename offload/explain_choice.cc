@@ -33,7 +33,7 @@ std::string explain_choice(const OffloadConfig& asked,
   if (asked.is_automatic()) {
     int64_t weight_bytes = 0;
     for (const StoragePlacement& placement : plan.storages) {
-      weight_bytes += placement.bytes;
+      weight_bytes += align_for_image(placement.bytes);
     }
     return explain_automatic(chosen.strategy(), weight_bytes, free_bytes,
                              usable_bytes);

@@ -1,5 +1,6 @@
 #include "offload/stream_timer.h"
 
+#include <optional>
 #include <utility>
 
 #include "platform/base/status_macros.h"
@@ -39,11 +40,10 @@ absl::Status StreamTimer::end(Stream stream, int64_t amount) {
 absl::Status StreamTimer::collect() {
   while (under_way_ > 0) {
     const Piece& piece = pieces_[oldest_];
-    ASSIGN_OR_RETURN(const bool has_ended, device_->query(piece.end));
-    if (!has_ended) break;
-    ASSIGN_OR_RETURN(const absl::Duration elapsed,
+    ASSIGN_OR_RETURN(const std::optional<absl::Duration> elapsed,
                      device_->elapsed(piece.start, piece.end));
-    time_ += elapsed;
+    if (!elapsed) break;
+    time_ += *elapsed;
     amount_ += piece.amount;
     oldest_ = (oldest_ + 1) % pieces_.size();
     --under_way_;

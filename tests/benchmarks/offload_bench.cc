@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tests/benchmarks/benchmark_main.h"
+#include "tests/benchmarks/bind_prefetch.h"
 #include "tests/benchmarks/hook_point_cost.h"
 #include "tests/benchmarks/overlap.h"
 #include "tests/benchmarks/steady_state.h"
@@ -17,6 +18,7 @@ int main(int argc, char** argv) {
         {"overlap", ferry::measure_overlap},
         {"overlap_unequal", ferry::measure_overlap_unequal},
         {"interleaved_vs_leading", ferry::measure_interleaved_vs_leading},
+        {"bind_prefetch", ferry::measure_bind_prefetch},
         {"steady_state_allocations", ferry::measure_steady_state_allocations},
         {"weight_d2h_bytes", [=] { ferry::measure_weight_copies(package); }},
         {"hook_point", ferry::measure_hook_point},

@@ -109,7 +109,8 @@ class GpuDeviceTest : public testing::Test {
     }
     ASSERT_TRUE(device().record(end, stream()).ok());
     ASSERT_TRUE(device().synchronize(end).ok());
-    const double seconds = absl::ToDoubleSeconds(*device().elapsed(start, end));
+    const double seconds =
+        absl::ToDoubleSeconds(**device().elapsed(start, end));
     std::printf("{\"name\": \"h2d_%s\", \"value\": %.2f, \"unit\": \"GB/s\"}\n",
                 name, 4 * static_cast<double>(bytes) / seconds / 1e9);
   }
@@ -270,7 +271,7 @@ TEST_F(GpuDeviceTest, EventsTellWhatIsDone) {
   EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
   ASSERT_TRUE(device().synchronize(end).ok());
   EXPECT_TRUE(*device().query(end));
-  EXPECT_GT(*device().elapsed(start, end), absl::ZeroDuration());
+  EXPECT_GT(**device().elapsed(start, end), absl::ZeroDuration());
 }
 
 TEST_F(GpuDeviceTest, TooMuchIsRefusedAndForgotten) {

@@ -188,8 +188,8 @@ absl::Status CudaDevice::synchronize(const Event& event) {
                        "cudaEventSynchronize");
 }
 
-absl::StatusOr<absl::Duration> CudaDevice::elapsed(const Event& start,
-                                                   const Event& end) {
+absl::StatusOr<std::optional<absl::Duration>> CudaDevice::elapsed(
+    const Event& start, const Event& end) {
   ASSIGN_OR_RETURN(const EventState* const from, recorded(start));
   ASSIGN_OR_RETURN(const EventState* const to, recorded(end));
   if (!from->is_timed || !to->is_timed) {
@@ -198,9 +198,13 @@ absl::StatusOr<absl::Duration> CudaDevice::elapsed(const Event& start,
                      " event is not a timed one"));
   }
   float milliseconds = 0;
-  RETURN_IF_ERROR(errors_.check(
-      api_.event_elapsed_time(&milliseconds, from->handle, to->handle),
-      "cudaEventElapsedTime"));
+  const cudaError_t result =
+      api_.event_elapsed_time(&milliseconds, from->handle, to->handle);
+  if (result == cudaErrorNotReady) {
+    (void)api_.get_last_error();
+    return std::nullopt;
+  }
+  RETURN_IF_ERROR(errors_.check(result, "cudaEventElapsedTime"));
   return absl::Milliseconds(static_cast<double>(milliseconds));
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -65,8 +66,8 @@ class CudaDevice final : public Device {
   absl::Status wait(Stream stream, const Event& event) override;
   absl::StatusOr<bool> query(const Event& event) override;
   absl::Status synchronize(const Event& event) override;
-  absl::StatusOr<absl::Duration> elapsed(const Event& start,
-                                         const Event& end) override;
+  absl::StatusOr<std::optional<absl::Duration>> elapsed(
+      const Event& start, const Event& end) override;
 
   absl::Status copy_async(Stream stream, const Copy& copy) override;
   absl::Status mark_access(Stream, AccessKind, const void*, int64_t) override {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -220,6 +221,18 @@ TEST_F(CudaDeviceTest, MeasuresBetweenTimedEvents) {
   EXPECT_THAT(std::string(device_->elapsed(start, untimed).status().message()),
               HasSubstr("the second event is not a timed one"));
   EXPECT_EQ(api_.calls("event_elapsed_time"), 1);
+}
+
+TEST_F(LazyCudaDeviceTest, ATimeThatIsNotThereYetIsNoError) {
+  const Event start = *device_->create_event(true);
+  const Event end = *device_->create_event(true);
+  for (const Event* event : {&start, &end}) {
+    ASSERT_TRUE(device_->record(*event, device_->current_stream()).ok());
+  }
+  EXPECT_EQ(*device_->elapsed(start, end), std::nullopt);
+  EXPECT_EQ(api_.get_last_error(), cudaSuccess);
+  ASSERT_TRUE(device_->synchronize(end).ok());
+  EXPECT_EQ(*device_->elapsed(start, end), absl::Milliseconds(1.5));
 }
 
 TEST_F(LazyCudaDeviceTest, AQueryThatIsNotReadyIsNoError) {

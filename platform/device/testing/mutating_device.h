@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -107,8 +108,8 @@ class MutatingDevice final : public Device {
   absl::StatusOr<bool> query(const Event& event) override {
     return device_.query(event);
   }
-  absl::StatusOr<absl::Duration> elapsed(const Event& start,
-                                         const Event& end) override {
+  absl::StatusOr<std::optional<absl::Duration>> elapsed(
+      const Event& start, const Event& end) override {
     return device_.elapsed(start, end);
   }
   absl::Status mark_access(Stream stream, AccessKind kind, const void* data,
