@@ -120,6 +120,7 @@ TEST(SafetensorsHeader, RefusesWhatIsNoHeader) {
       {"\"text\"", "the header is no JSON object"},
       {"{\"\xFF\":1}", "the header is no UTF-8"},
       {"{\"a\":{\"shape\":[[1]]}}", "the header nests deeper than 3 levels"},
+      {"{\"a\":1e999}", "the header holds a number without bounds"},
       {"{\"a\":1,\"a\":2}", "the header has the key \"a\" twice"},
       {"{\"a\":{\"dtype\":\"U8\",\"dtype\":\"I8\"}}",
        "the header has the key \"dtype\" twice"},

@@ -68,6 +68,8 @@ absl::StatusOr<nlohmann::json> parse_strict_json(absl::string_view text,
   } catch (const nlohmann::json::parse_error& error) {
     return absl::InvalidArgumentError(
         absl::StrCat("is no JSON from byte ", error.byte, " on"));
+  } catch (const nlohmann::json::out_of_range&) {
+    return absl::InvalidArgumentError("holds a number without bounds");
   }
   if (absl::Status status = watcher.status(); !status.ok()) return status;
   if (!values.is_object()) {

@@ -10,8 +10,8 @@ namespace ferry {
 
 // Parses one JSON object of objects that nests no deeper than `depth` levels,
 // itself the first one. INVALID_ARGUMENT, as half a sentence: no UTF-8, no
-// JSON (and from which byte on), no object, too deep, or keys of the first two
-// levels that stand there twice.
+// JSON (and from which byte on), a number beyond all types, no object, too
+// deep, or keys of the first two levels that stand there twice.
 absl::StatusOr<nlohmann::json> parse_strict_json(absl::string_view text,
                                                  int depth);
 
