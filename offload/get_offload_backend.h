@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "offload/host_memory_left.h"
 #include "offload/offload_backend.h"
 #include "offload/offload_config.h"
 #include "platform/device/platform.h"
