@@ -17,6 +17,9 @@ struct PipelineOptions {
   // Default 1. Threads of one operator in this process; bytes are equal for
   // equal counts.
   int intra_op_threads = 1;
+  // An offload backend will pack the weights before the first request: until
+  // then they may lie anywhere in their files.
+  bool weights_are_packed = false;
 };
 
 // A diffusion pipeline, loaded from a package (pipelines/README.md).
