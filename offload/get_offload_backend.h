@@ -25,6 +25,7 @@ struct OffloadBackendChoice {
 // UNIMPLEMENTED for parallelism that cannot be run (HSDP, CFG parallel), and
 // for AllGather over more than one rank. `platform` outlives the backend.
 absl::StatusOr<OffloadBackendChoice> get_offload_backend(
-    const OffloadConfig& config, Platform& platform);
+    const OffloadConfig& config, Platform& platform,
+    HostMemoryQuery host_memory = nullptr);
 
 }  // namespace ferry
