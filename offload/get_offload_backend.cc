@@ -1,5 +1,7 @@
 #include "offload/get_offload_backend.h"
 
+#include <utility>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -29,7 +31,8 @@ absl::Status check_parallel(const DiffusionParallelConfig& parallel) {
 }  // namespace
 
 absl::StatusOr<OffloadBackendChoice> get_offload_backend(
-    const OffloadConfig& config, Platform& platform) {
+    const OffloadConfig& config, Platform& platform,
+    HostMemoryQuery host_memory) {
   const absl::Status parallel = check_parallel(config.parallel_config());
   if (!parallel.ok()) return parallel;
   if (!config.offload_enabled() && !config.is_automatic()) {
@@ -55,9 +58,11 @@ absl::StatusOr<OffloadBackendChoice> get_offload_backend(
                      config.effective_group_size(),
                      " ranks is not supported; \"rank-local\" is"));
   }
-  return OffloadBackendChoice{std::make_unique<PlacementBackend>(
-                                  platform, config, PlacementBackendOptions()),
-                              ""};
+  PlacementBackendOptions options;
+  options.host_memory = std::move(host_memory);
+  return OffloadBackendChoice{
+      std::make_unique<PlacementBackend>(platform, config, std::move(options)),
+      ""};
 }
 
 }  // namespace ferry

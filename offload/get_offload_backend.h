@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "offload/host_memory_left.h"
 #include "offload/offload_backend.h"
 #include "offload/offload_config.h"
 #include "platform/device/platform.h"
@@ -27,6 +28,7 @@ struct OffloadBackendChoice {
 // UNIMPLEMENTED for parallelism that cannot be run (HSDP, CFG parallel), and
 // for AllGather over more than one rank. `platform` outlives the backend.
 absl::StatusOr<OffloadBackendChoice> get_offload_backend(
-    const OffloadConfig& config, Platform& platform);
+    const OffloadConfig& config, Platform& platform,
+    HostMemoryQuery host_memory = nullptr);
 
 }  // namespace ferry

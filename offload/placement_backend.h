@@ -6,10 +6,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "offload/host_memory_left.h"
 #include "offload/offload_backend.h"
 #include "offload/offload_config.h"
 #include "offload/offloadable_module.h"
 #include "offload/placed_weights.h"
+#include "offload/preflight.h"
 #include "offload/resolved_plan.h"
 #include "platform/device/platform.h"
 
@@ -19,6 +21,9 @@ struct PlacementBackendOptions {
   // Blocks of a ring that are on the device at a time, where the policy does
   // not decide; at least 1. With 2, the next block is copied while one runs.
   int slots = 2;
+  // What the host has left. What the tensors hold now comes back as they are
+  // packed.
+  HostMemoryQuery host_memory;
 };
 
 // The backend of one rank: every strategy without AllGather.
@@ -53,6 +58,8 @@ class PlacementBackend final : public OffloadBackend {
   absl::Status disable() override { return weights_.take_down(); }
   bool is_enabled() const override { return !weights_.is_empty(); }
   OffloadStats stats() const override { return weights_.stats(); }
+  // What enable() found to be needed, and does not exceed. Valid while enabled.
+  const MemoryNeeds& memory_needs() const { return needs_; }
   const ResolvedPlan* plan() const override {
     return is_enabled() ? &plan_ : nullptr;
   }
@@ -63,6 +70,7 @@ class PlacementBackend final : public OffloadBackend {
   struct Choice {
     OffloadConfig config;
     ResolvedPlan plan;
+    MemoryNeeds needs;
     std::string reason;
   };
 
@@ -76,6 +84,9 @@ class PlacementBackend final : public OffloadBackend {
                                     std::optional<int64_t> budget_bytes,
                                     int64_t device_bytes) const;
 
+  // What there is for the weights of a module.
+  MemoryLimits memory_limits(const OffloadableModule& module,
+                             int64_t device_bytes) const;
   // What the granularity of allocations may cost.
   int64_t rounding_bytes(const ResolvedPlan& plan) const;
 
@@ -87,6 +98,7 @@ class PlacementBackend final : public OffloadBackend {
   // Valid while enabled.
   ResolvedPlan plan_;
   std::string reason_;
+  MemoryNeeds needs_;
   PlacedWeights weights_;
 };
 

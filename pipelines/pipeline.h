@@ -20,6 +20,9 @@ struct PipelineOptions {
   // Whether load() runs the pipeline once, with the weights on the host. If
   // not, the caller calls warm_up() when they are where they shall be.
   bool warm_up = true;
+  // An offload backend will pack the weights before the first request: until
+  // then they may lie anywhere in their files.
+  bool weights_are_packed = false;
 };
 
 // A diffusion pipeline, loaded from a package (pipelines/README.md).

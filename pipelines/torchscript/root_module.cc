@@ -5,7 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "offload/mapped_storage.h"
 #include "offload/module_discovery.h"
+#include "offload/module_tree.h"
+#include "pipelines/torchscript/attach_weights.h"
 #include "pipelines/torchscript/method_signatures.h"
 #include "pipelines/torchscript/module_tree_reader.h"
 #include "pipelines/torchscript/parameters.h"
@@ -86,6 +89,7 @@ class RootModule::Impl {
     weight_ = first_tensor(tree, first_dit);
     ASSIGN_OR_RETURN(module_,
                      TorchscriptModule::create(std::move(tree), discovery));
+    copy_written_state();
     return absl::OkStatus();
   }
 
@@ -110,6 +114,17 @@ class RootModule::Impl {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
+  // What methods write cannot be a file.
+  void copy_written_state() {
+    for (const ModuleNode& node : module_->tree().nodes) {
+      for (const ModuleTensor& entry : node.tensors) {
+        if (!entry.is_written) continue;
+        const at::Tensor& tensor = module_->tensor(entry.identity);
+        copy_to_memory(tensor.storage().unsafeGetStorageImpl());
+      }
+    }
+  }
+
   // Constant after prepare().
   torch::jit::Module root_;
   std::unique_ptr<TorchscriptModule> module_;
@@ -124,6 +139,13 @@ absl::StatusOr<std::unique_ptr<RootModule>> RootModule::load(
     const Options& options) {
   auto root = read_archive(package / file);
   if (!root.ok()) return in_file(file, root.status());
+  // Its errors name the files themselves.
+  absl::Status weights;
+  RETURN_IF_ERROR(call_torch("weights", [&] {
+    weights = attach_weights(package, options.weights, options.compute_dtype,
+                             file, *root);
+  }));
+  RETURN_IF_ERROR(weights);
   auto impl = std::make_unique<Impl>(*std::move(root));
   const absl::Status status = impl->prepare(options);
   if (!status.ok()) return in_file(file, status);

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "pipelines/torchscript/weight_sources.h"
 
 namespace ferry {
 
@@ -35,11 +36,15 @@ class RootModule {
   struct Options {
     // Floating parameters are converted to it; nothing: they run as stored.
     std::optional<c10::ScalarType> compute_dtype;
+    // Of an archive that holds the structure only.
+    WeightSources weights;
     // One for each tokenizer: whether encode_prompt takes a mask after the ids.
     std::vector<bool> attention_masks;
   };
 
-  // Reads `package/file`; errors name `file`.
+  // Reads `package/file`, and the weight files; errors name the file.
+  // Parameters see weight files where they are mapped, but for those that
+  // methods write.
   static absl::StatusOr<std::unique_ptr<RootModule>> load(
       const std::filesystem::path& package, const std::string& file,
       const Options& options);

@@ -6,8 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "ferry/config/v1/platform_config.pb.h"
 #include "offload/get_offload_backend.h"
+#include "offload/host_memory_left.h"
 #include "offload/offload_config.h"
 #include "offload/offload_stats.h"
+#include "pipelines/package.h"
 #include "pipelines/pipeline.h"
 #include "platform/base/clock.h"
 #include "platform/base/logging.h"
@@ -16,6 +18,7 @@
 #include "platform/device/platform.h"
 #include "platform/device/platform_options.h"
 #include "platform/device/simulated/simulated_device_options.h"
+#include "platform/os/host_memory_limit.h"
 #include "server/core/proto_time.h"
 #include "server/worker/offload_report.h"
 #include "server/worker/offload_settings.h"
@@ -125,6 +128,21 @@ absl::StatusOr<PlatformOptions> platform_options(
   return options;
 }
 
+// The operator's policy, with what the package says where the operator does
+// not.
+absl::StatusOr<OffloadConfig> offload_config(
+    const worker::v1::LoadPipelineRequest& request) {
+  ASSIGN_OR_RETURN(OffloadConfig config, make_offload_config(request));
+  ASSIGN_OR_RETURN(const Package package, Package::load(request.package_dir()));
+  if (!package.manifest.has_headroom_bytes()) return config;
+  return config.with_default_headroom(package.manifest.headroom_bytes());
+}
+
+HostMemoryLeft host_memory() {
+  const HostMemoryLimit limit = host_memory_limit();
+  return {limit.available_bytes, limit.limited_by};
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
@@ -134,20 +152,21 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
         absl::StrCat("ranks: ", request.world_size(),
                      " ranks of one pipeline are not supported; 1 is"));
   }
-  ASSIGN_OR_RETURN(OffloadConfig config, make_offload_config(request));
+  ASSIGN_OR_RETURN(OffloadConfig config, offload_config(request));
   ASSIGN_OR_RETURN(PlatformOptions options,
                    platform_options(request.platform()));
   options.cuda.index = request.rank();
   options.cuda.pin_host_memory = config.pin_memory();
   ASSIGN_OR_RETURN(std::unique_ptr<Platform> platform, get_platform(options));
   ASSIGN_OR_RETURN(OffloadBackendChoice choice,
-                   get_offload_backend(config, *platform));
+                   get_offload_backend(config, *platform, host_memory));
   const absl::Duration start = Clock::real().monotonic();
   // What shall run elsewhere is not tried on the host, where it may take long.
   const bool runs_on_host = platform->torch_device() == "cpu";
   ASSIGN_OR_RETURN(std::unique_ptr<Pipeline> pipeline,
                    Pipeline::load(request.package_dir(),
-                                  {request.intra_op_threads(), runs_on_host}));
+                                  {request.intra_op_threads(), runs_on_host,
+                                   choice.backend != nullptr}));
   log_info(
       "pipeline loaded",
       {{"pipeline", request.pipeline()},

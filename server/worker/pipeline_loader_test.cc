@@ -1,10 +1,12 @@
 #include "server/worker/pipeline_loader.h"
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pipelines/testing/tiny_pipeline.h"
@@ -12,6 +14,7 @@
 namespace ferry {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 class CountingObserver final : public GenerationObserver {
@@ -164,10 +167,40 @@ TEST_F(PipelineLoaderTest, ReportsWhatStreamingTook) {
 TEST_F(PipelineLoaderTest, WhatDoesNotFitIsRefusedByPhase) {
   worker::v1::LoadPipelineRequest request = request_;
   request.mutable_platform()->set_platform("simulated");
-  request.mutable_platform()->set_simulated_device_memory(4096);
-  const absl::Status status = load_pipeline(request).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("memory"));
+  request.mutable_platform()->set_simulated_device_memory(65536);
+  for (const char* mode : {"auto", "layer", "module"}) {
+    request.mutable_offload()->set_mode(mode);
+    request.mutable_offload()->clear_components();
+    if (request.offload().mode() != "auto") {
+      request.mutable_offload()->add_components("dit");
+    }
+    const absl::Status status = load_pipeline(request).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    for (const char* phase : {"encode_prompt", "denoise", "decode"}) {
+      EXPECT_THAT(std::string(status.message()),
+                  ContainsRegex(absl::StrCat(
+                      phase,
+                      " needs [0-9]+ bytes of device memory .*, and "
+                      "65536 are free")));
+    }
+  }
+}
+
+TEST_F(PipelineLoaderTest, ThePackagesHeadroomIsTheDefault) {
+  const std::filesystem::path directory =
+      std::filesystem::path(::testing::TempDir()) / "headroom";
+  ASSERT_TRUE(write_tiny_pipeline(directory, {}).ok());
+  std::ofstream(directory / "ferry.txtpb", std::ios::app)
+      << "headroom_bytes: 1000000\n";
+  worker::v1::LoadPipelineRequest request = request_;
+  request.set_package_dir(directory);
+  request.mutable_platform()->set_platform("simulated");
+  request.mutable_platform()->set_simulated_device_memory(1'000'000);
+  EXPECT_THAT(std::string(load_pipeline(request).status().message()),
+              HasSubstr("headroom 1000000"));
+  request.mutable_offload()->set_mode("auto");
+  request.mutable_offload()->set_headroom_bytes(0);
+  EXPECT_TRUE(load_pipeline(request).ok());
 }
 
 TEST_F(PipelineLoaderTest, NamesWhatIsWrongWithThePlatform) {
