@@ -8,6 +8,7 @@
 #include "tests/benchmarks/benchmark_main.h"
 #include "tests/benchmarks/bind_prefetch.h"
 #include "tests/benchmarks/hook_point_cost.h"
+#include "tests/benchmarks/host_memory.h"
 #include "tests/benchmarks/overlap.h"
 #include "tests/benchmarks/steady_state.h"
 #include "tests/benchmarks/weight_copies.h"
@@ -22,6 +23,7 @@ int main(int argc, char** argv) {
         {"steady_state_allocations", ferry::measure_steady_state_allocations},
         {"weight_d2h_bytes", [=] { ferry::measure_weight_copies(package); }},
         {"hook_point", ferry::measure_hook_point},
+        {"host_memory", ferry::measure_host_memory},
     };
   });
 }
