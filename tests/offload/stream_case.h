@@ -9,7 +9,8 @@
 namespace ferry {
 
 // What a pipeline of the byte-identity matrix is like, and how it is run: one
-// value of each dimension.
+// value of each dimension. The last two, strategy and slots, are not the
+// pipeline's.
 struct StreamCase {
   enum class Blocks { kSharedType, kOwnTypes, kTraced };
   enum class Dtype {
@@ -24,7 +25,8 @@ struct StreamCase {
   };
   enum class Layout { kContiguous, kTransposed, kOffset, kExpanded, kScalar };
   // Where a block keeps its extra tensor. Traced blocks have a constant in the
-  // place of a list, dict or tuple.
+  // place of a list, dict or tuple; of Float8 an attribute, since LibTorch
+  // cannot compare constants of that type.
   enum class Holder {
     kParameter,
     kBuffer,
@@ -66,11 +68,13 @@ struct StreamCase {
   Order order = Order::kInOrder;
   Others others = Others::kNone;
   Executor executor = Executor::kSimple;
+  int block_count = 4;
   Strategy strategy = Strategy::kLayerwise;
   int slots = 2;
-  int block_count = 4;
-  // Of the weights.
-  uint64_t seed = 1;
+  // Of the weights: equal for the cases of one pipeline.
+  uint64_t model = 1;
+  // Of the latents.
+  uint64_t input = 1;
 
   // Blocks of each DiT that stay on the device.
   int resident_blocks() const {
@@ -98,7 +102,8 @@ struct StreamCase {
 };
 
 // At least `count` different cases, always the same ones, in which every pair
-// of values of two dimensions occurs.
+// of values of two dimensions occurs. A pipeline has several cases, which
+// follow each other.
 std::vector<StreamCase> make_stream_cases(size_t count);
 
 }  // namespace ferry

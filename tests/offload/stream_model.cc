@@ -72,7 +72,7 @@ class Maker {
   explicit Maker(const StreamCase& wanted)
       : case_(wanted),
         unit_(std::make_shared<CompilationUnit>()),
-        generator_(at::detail::createCPUGenerator(wanted.seed)) {}
+        generator_(at::detail::createCPUGenerator(wanted.model)) {}
 
   Module make_root() {
     Module root = make_module("Pipeline");
@@ -160,16 +160,21 @@ class Maker {
     return {"inner", inner.type(), inner._ivalue()};
   }
 
+  bool is_traced() const { return case_.blocks == StreamCase::Blocks::kTraced; }
+
   StreamCase::Holder holder() const {
-    const bool traced = case_.blocks == StreamCase::Blocks::kTraced;
-    if (traced && case_.holder == StreamCase::Holder::kSubmodule) {
-      return StreamCase::Holder::kAttribute;
+    switch (case_.holder) {
+      case StreamCase::Holder::kParameter:
+      case StreamCase::Holder::kBuffer:
+        return case_.holder;
+      default:
+        return is_traced() ? StreamCase::Holder::kAttribute : case_.holder;
     }
-    return case_.holder;
   }
 
+  // Instead of an attribute that the tracer cannot look into.
   bool is_constant() const {
-    return case_.blocks == StreamCase::Blocks::kTraced &&
+    return is_traced() && case_.dtype != StreamCase::Dtype::kFloat8 &&
            (case_.holder == StreamCase::Holder::kList ||
             case_.holder == StreamCase::Holder::kDict ||
             case_.holder == StreamCase::Holder::kTuple);
@@ -231,16 +236,18 @@ class Maker {
     return attributes;
   }
 
+  // What is remembered stays small, and the way of x through the blocks is
+  // linear: every byte of a bias counts in the result.
   std::string write_source() const {
     switch (case_.writes) {
       case StreamCase::Writes::kNothing:
         return "";
       case StreamCase::Writes::kBuffer:
-        return "    self.memory.mul_(0.5).add_(x[:1].mean())\n";
+        return "    self.memory.mul_(0.5).add_(torch.tanh(x[:1]).mean())\n";
       case StreamCase::Writes::kView:
-        return "    self.memory[0].add_(x[0])\n";
+        return "    self.memory[0].mul_(0.5).add_(torch.tanh(x[0]))\n";
       case StreamCase::Writes::kAttribute:
-        return "    self.memory = self.memory * 0.5 + x\n";
+        return "    self.memory = self.memory * 0.5 + torch.tanh(x)\n";
     }
     return "";
   }
@@ -274,7 +281,7 @@ class Maker {
                                  attribute.is_parameter, attribute.is_buffer);
       block._ivalue()->setAttr(attribute.name, std::move(attribute.value));
     }
-    if (case_.blocks == StreamCase::Blocks::kTraced) {
+    if (is_traced()) {
       trace(block);
     } else {
       block.define(kFold);
@@ -283,7 +290,7 @@ class Maker {
 def forward(self, x, t: Tensor):
     h = torch.tanh(torch.matmul(x + t, self.weight) + self.bias)
     x = x + 0.5 * h + 0.1 * self.fold($0) + 0.1 * self.tied[0]
-    x = x + 0.1 * self.memory.sum(0)
+    x = x + 0.1 * self.memory.sum(0) + 0.1 * self.bias
 $1$2)",
           extra_expression(), write_source(), return_source()));
       block_type_ = block.type();
@@ -303,11 +310,11 @@ $1$2)",
     const at::Tensor h = at::tanh(at::matmul(x + t, weight) + bias);
     x = x + h * 0.5 + fold(extra) * 0.1 +
         block.attr("tied").toTensor().select(0, 0) * 0.1;
-    x = x + memory.sum(0) * 0.1;
+    x = x + memory.sum(0) * 0.1 + bias * 0.1;
     if (case_.writes == StreamCase::Writes::kBuffer) {
-      memory.mul_(0.5).add_(x.narrow(0, 0, 1).mean());
+      memory.mul_(0.5).add_(at::tanh(x.narrow(0, 0, 1)).mean());
     } else if (case_.writes == StreamCase::Writes::kView) {
-      memory.select(0, 0).add_(x.select(0, 0));
+      memory.select(0, 0).mul_(0.5).add_(at::tanh(x.select(0, 0)));
     }
     switch (case_.output) {
       case StreamCase::Output::kPlain:
@@ -342,7 +349,6 @@ $1$2)",
   std::string call(int index, const std::string& indent) const {
     const std::string callee =
         absl::Substitute("getattr(self.blocks, \"$0\").forward(x, t)\n", index);
-    const bool traced = case_.blocks == StreamCase::Blocks::kTraced;
     switch (case_.output) {
       case StreamCase::Output::kPlain:
         return absl::StrCat(indent, "x = ", callee);
@@ -350,11 +356,11 @@ $1$2)",
         return absl::StrCat(indent, "x, v = ", callee, indent,
                             "views.append(v)\n");
       case StreamCase::Output::kDict:
-        if (traced) break;
+        if (is_traced()) break;
         return absl::StrCat(indent, "d = ", callee, indent, "x = d[\"x\"]\n",
                             indent, "views.append(d[\"view\"])\n");
       case StreamCase::Output::kList:
-        if (traced) break;
+        if (is_traced()) break;
         return absl::StrCat(indent, "l = ", callee, indent, "x = l[0]\n",
                             indent, "views.append(l[1])\n");
     }
@@ -421,7 +427,7 @@ def forward(self, x, level: float, fail: bool):
                               R"(
     for v in views:
         x = x + 0.01 * v.sum()
-    return torch.tanh(x)
+    return 0.1 * x
 )"));
     return stack;
   }

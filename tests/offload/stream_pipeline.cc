@@ -1,12 +1,16 @@
 #include "tests/offload/stream_pipeline.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <torch/script.h>
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "offload/module_discovery.h"
 #include "pipelines/torchscript/module_tree_reader.h"
 #include "pipelines/torchscript/torch_status.h"
@@ -38,31 +42,35 @@ absl::StatusOr<std::unique_ptr<StreamPipeline>> StreamPipeline::create(
   return pipeline;
 }
 
-absl::StatusOr<std::vector<at::Tensor>> StreamPipeline::generate() {
+absl::StatusOr<std::vector<at::Tensor>> StreamPipeline::generate(
+    uint64_t input) {
+  at::Generator generator = at::detail::createCPUGenerator(input);
+  const at::Tensor first =
+      at::randn({2, kStreamWidth}, generator, at::TensorOptions(at::kFloat));
   std::vector<at::Tensor> outputs;
   for (const double level : {1000.0, 600.0, 200.0}) {
     for (const double guidance : {1.0, -0.5}) {
+      const at::Tensor latents = first * guidance;
       if (case_.order == StreamCase::Order::kFailing && level == 600.0) {
-        const auto failed = denoise(level, guidance, true);
+        const auto failed = denoise(latents, level, true);
         if (failed.ok() ||
             !absl::StrContains(failed.status().message(), "told to")) {
           return absl::UnknownError(failed.status().ToString());
         }
       }
-      ASSIGN_OR_RETURN(at::Tensor output, denoise(level, guidance, false));
+      ASSIGN_OR_RETURN(at::Tensor output, denoise(latents, level, false));
       outputs.push_back(std::move(output));
     }
   }
   return outputs;
 }
 
-absl::StatusOr<at::Tensor> StreamPipeline::denoise(double level,
-                                                   double guidance, bool fail) {
+absl::StatusOr<at::Tensor> StreamPipeline::denoise(const at::Tensor& latents,
+                                                   double level, bool fail) {
   at::Tensor output;
   const absl::Status status = call_torch("denoise", [&] {
-    const at::Tensor x =
-        at::linspace(-1, guidance, 2 * kStreamWidth).reshape({2, kStreamWidth});
-    output = root_.get_method("denoise")({x, level, fail}).toTensor().clone();
+    output =
+        root_.get_method("denoise")({latents, level, fail}).toTensor().clone();
   });
   if (status.ok()) return output;
   module_->reset_hooks();
@@ -76,14 +84,13 @@ void StreamPipeline::restore_state() {
   }
 }
 
-void StreamPipeline::flip_byte_of_last_block() {
-  const auto blocks =
-      root_.attr(kStreamDit).toModule().attr("blocks").toModule();
-  const at::Tensor bias = blocks.attr(std::to_string(case_.block_count - 1))
-                              .toModule()
-                              .attr("bias")
-                              .toTensor();
+void StreamPipeline::flip_byte(const std::string& block) {
+  torch::jit::Module module = root_;
+  for (const absl::string_view name : absl::StrSplit(block, '.')) {
+    module = module.attr(std::string(name)).toModule();
+  }
   // The byte of a float that has its last bit of exponent.
+  const at::Tensor bias = module.attr("bias").toTensor();
   static_cast<uint8_t*>(bias.data_ptr())[2] ^= 0xff;
 }
 

@@ -3,7 +3,9 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/jit/api/module.h>
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,7 +16,8 @@
 
 namespace ferry {
 
-// The pipeline of one case, ready to run, and to be offloaded.
+// A pipeline of the matrix, ready to run, and to be offloaded. It depends on
+// the dimensions that are the pipeline's.
 class StreamPipeline {
  public:
   static absl::StatusOr<std::unique_ptr<StreamPipeline>> create(
@@ -22,21 +25,21 @@ class StreamPipeline {
 
   OffloadableModule& module() { return *module_; }
 
-  // Three steps of two passes each. A failing case fails in the second step,
-  // and goes on. Everything that came out.
-  absl::StatusOr<std::vector<at::Tensor>> generate();
+  // Three steps of two passes each, over latents that `input` seeds. A failing
+  // pipeline fails in the second step, and goes on. Everything that came out.
+  absl::StatusOr<std::vector<at::Tensor>> generate(uint64_t input);
   // What the methods wrote goes back to what it was. REQUIRES: not offloaded.
   void restore_state();
-  // Changes a byte of the block that the ring of the first DiT streams last.
-  // REQUIRES: not offloaded.
-  void flip_byte_of_last_block();
+  // Changes a byte of a block, or changes it back. REQUIRES: not offloaded.
+  void flip_byte(const std::string& block);
   // The values of everything that the methods wrote.
   std::vector<at::Tensor> written_state() const;
 
  private:
   StreamPipeline(const StreamCase& wanted, torch::jit::Module root);
 
-  absl::StatusOr<at::Tensor> denoise(double level, double guidance, bool fail);
+  absl::StatusOr<at::Tensor> denoise(const at::Tensor& latents, double level,
+                                     bool fail);
 
   const StreamCase case_;
   const torch::jit::Module root_;
