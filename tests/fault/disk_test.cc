@@ -110,10 +110,12 @@ TEST_F(DiskTest, AddressFileOnAFullDiskIsRefused) {
   if (!has_disk()) GTEST_SKIP() << no_disk();
   const std::string path = full_directory() + "/addresses";
   ChildProcess::Options options;
-  options.arguments = {runfile("server/frontend/ferryd"),
-                       "--grpc_address=127.0.0.1:0",
-                       absl::StrCat("--pipeline=tiny=", make_package()),
-                       absl::StrCat("--address_file=", path)};
+  options.arguments = {
+      runfile("server/frontend/ferryd"), "--grpc_address=127.0.0.1:0",
+      absl::StrCat("--pipeline=tiny=", make_package()),
+      absl::StrCat("--address_file=", path),
+      absl::StrCat("--worker_path=",
+                   product_program("server/worker/ferry_worker"))};
   const ProcessResult result = run_process(options);
   EXPECT_EQ(result.exit.code, 2) << result.err;
   EXPECT_THAT(result.err, HasSubstr(path));

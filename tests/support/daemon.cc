@@ -1,5 +1,6 @@
 #include "tests/support/daemon.h"
 
+#include <algorithm>
 #include <chrono>
 #include <sstream>
 
@@ -39,7 +40,11 @@ ChildProcess::Options Daemon::process_options(const Options& options) const {
       absl::StrCat("--address_file=", address_file_),
       "--intra_op_threads=1",
   };
-  if (has_product_folder()) {
+  const bool has_worker = std::any_of(
+      options.flags.begin(), options.flags.end(), [](const std::string& flag) {
+        return absl::StartsWith(flag, "--worker_path=");
+      });
+  if (has_product_folder() && !has_worker) {
     result.arguments.push_back(absl::StrCat(
         "--worker_path=", product_program("server/worker/ferry_worker")));
   }

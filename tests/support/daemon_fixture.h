@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "gtest/gtest.h"
@@ -12,10 +14,13 @@ namespace ferry {
 // A test that has daemons of its own. Each is closed at the test's end.
 class DaemonFixture : public ::testing::Test {
  protected:
-  // Starts ferryd and waits until it is ready.
+  // Starts ferryd and waits until it is ready. Throws when it does not get
+  // ready, which ends and fails the test.
   Daemon& start_ready(const Daemon::Options& options) {
     Daemon& daemon = start(options);
-    EXPECT_TRUE(daemon.wait_until_ready()) << daemon.log();
+    if (!daemon.wait_until_ready()) {
+      throw std::runtime_error("ferryd does not get ready: " + daemon.log());
+    }
     return daemon;
   }
 
