@@ -49,7 +49,7 @@ PlacementBackend::PlacementBackend(Platform& platform, OffloadConfig config,
                                    const Clock& clock)
     : platform_(platform),
       config_(std::move(config)),
-      options_(options),
+      options_(std::move(options)),
       effective_(config_),
       weights_(platform, "offload", clock) {}
 
