@@ -141,12 +141,9 @@ class GpuPipelineTest : public testing::Test {
     }
   }
 
-  static absl::Status status_;
-  static std::filesystem::path tiny_;
+  inline static absl::Status status_;
+  inline static std::filesystem::path tiny_;
 };
-
-absl::Status GpuPipelineTest::status_;
-std::filesystem::path GpuPipelineTest::tiny_;
 
 TEST_F(GpuPipelineTest, TheTinyPipelineIsTheSameOffloaded) { compare(tiny_); }
 
