@@ -74,7 +74,7 @@ class GpuPipelineTest : public testing::Test {
  protected:
   // The tiny package, or why there is no GPU.
   static const absl::StatusOr<std::filesystem::path>& tiny() {
-    static const absl::StatusOr<std::filesystem::path> made =
+    static const absl::StatusOr<std::filesystem::path> kMade =
         []() -> absl::StatusOr<std::filesystem::path> {
       // Before anything else of LibTorch: see get_platform().
       RETURN_IF_ERROR(get_platform({"cuda"}).status());
@@ -82,7 +82,7 @@ class GpuPipelineTest : public testing::Test {
       RETURN_IF_ERROR(write_tiny_pipeline(folder, {}));
       return folder;
     }();
-    return made;
+    return kMade;
   }
 
   void SetUp() override {
