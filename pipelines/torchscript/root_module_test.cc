@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
+#include "offload/module_tree.h"
 #include "offload/offloadable_module.h"
 #include "pipelines/testing/tiny_root.h"
 #include "pipelines/torchscript/parameters.h"
@@ -58,6 +59,35 @@ TEST_F(RootModuleTest, RunsTheFourMethods) {
   const auto pictures = (*root)->decode(*output);
   ASSERT_TRUE(pictures.ok()) << pictures.status();
   EXPECT_EQ(pictures->sizes(), at::IntArrayRef({2, 3, 32, 64}));
+}
+
+// As an offload backend moves them. On the meta device nothing is computed, and
+// operators refuse tensors of two devices.
+TEST_F(RootModuleTest, InputsFollowTheWeights) {
+  const auto root = load(make_tiny_root({}));
+  ASSERT_TRUE(root.ok()) << root.status();
+  EXPECT_TRUE((*root)->device().is_cpu());
+  OffloadableModule& module = (*root)->offloadable_module();
+  for (const ModuleNode& node : module.tree().nodes) {
+    for (const ModuleTensor& entry : node.tensors) {
+      const at::Tensor tensor = module.tensor(entry.identity);
+      tensor.unsafeGetTensorImpl()->shallow_copy_from(
+          tensor.to(at::kMeta).getIntrusivePtr());
+    }
+  }
+  EXPECT_TRUE((*root)->device().is_meta());
+  const auto conditioning =
+      (*root)->encode_prompt({at::ones({2, 16}, at::kLong)});
+  ASSERT_TRUE(conditioning.ok()) << conditioning.status();
+  EXPECT_TRUE(conditioning->at("text").is_meta());
+  const at::Tensor latents = at::ones({2, 4, 4, 8});
+  const auto output = (*root)->denoise(latents, at::full({2}, 800.0),
+                                       {{"text", at::ones({2, kTinyWidth})}});
+  ASSERT_TRUE(output.ok()) << output.status();
+  EXPECT_TRUE(output->is_meta());
+  const auto pictures = (*root)->decode(latents);
+  ASSERT_TRUE(pictures.ok()) << pictures.status();
+  EXPECT_TRUE(pictures->is_meta());
 }
 
 TEST_F(RootModuleTest, ShowsComponentsToOffloading) {
@@ -173,8 +203,9 @@ TEST(CheckParameters, NothingMayBeLeftOnMeta) {
   Module module("__torch__.Meta");
   Module child("__torch__.MetaChild");
   child.register_attribute("plain", c10::TensorType::get(), meta);
-  child.register_attribute("list", c10::ListType::ofTensors(),
-                           c10::List<at::Tensor>({at::ones({1}), meta}));
+  child.register_attribute(
+      "list", c10::ListType::ofTensors(),
+      c10::List<at::Tensor>({at::ones({1}), meta.clone()}));
   module.register_module("child", child);
   EXPECT_EQ(check_parameters(module).message(),
             "child.plain is on the meta device and has no values; child.list.1 "
