@@ -73,8 +73,11 @@ TEST(PreflightPromise, AccountedUseNeverExceedsIt) {
       options.blocks = 2 + variant % 7;
       options.counts = variant % 3 != 0;
       options.shares = variant >= 12;
+      // Orders are the business of other tests.
+      SimulatedDeviceOptions device = checked_device();
+      device.check = false;
+      SimulatedPlatform platform(device);
       ToyModule module(options);
-      SimulatedPlatform platform(checked_device());
       PlacementBackend backend(platform, policy, {});
       const absl::Status status = backend.enable(module);
       // Some pipelines lack what a policy names, or its number of blocks.
@@ -115,12 +118,12 @@ TEST(PreflightPromise, TheHostIsAskedToo) {
 
 TEST(PreflightPromise, WhatTheWeightsHoldCounts) {
   // Enough for what is needed beside the memory that comes back.
+  SimulatedPlatform platform(checked_device());
   ToyModule module({});
   int64_t held = 0;
   for (const at::Tensor& tensor : module.all_tensors()) {
     held += static_cast<int64_t>(tensor.storage().nbytes());
   }
-  SimulatedPlatform platform(checked_device());
   PlacementBackend unlimited(platform, layerwise_policy(), {});
   ASSERT_EQ(unlimited.enable(module), absl::OkStatus());
   const int64_t needed = unlimited.memory_needs().host.bytes();
