@@ -71,6 +71,8 @@ class PlacedWeights {
     AccessKind access = AccessKind::kRead;
   };
   struct Ring {
+    // Of its own: rings need no order between them.
+    StreamLease copy_stream;
     std::vector<std::unique_ptr<BlockImage>> images;
     std::unique_ptr<BlockRing> ring;
   };
@@ -105,6 +107,7 @@ class PlacedWeights {
   const Clock& clock_;
 
   Stage stage_ = Stage::kEmpty;
+  // Of what is resident.
   StreamLease copy_stream_;
   DeviceArena resident_memory_;
   std::vector<Resident> residents_;
