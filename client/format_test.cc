@@ -9,6 +9,7 @@
 
 #include "client/error_report.h"
 #include "client/exit_codes.h"
+#include "client/offload_text.h"
 #include "client/output_collector.h"
 #include "client/progress_display.h"
 #include "client/text_format.h"
@@ -71,6 +72,77 @@ TEST(ErrorReportTest, ListsFieldsAndTheRetryDelay) {
 TEST(ErrorReportTest, TakesErrorsOfGrpcItselfAndEscapesThem) {
   const grpc::Status status(grpc::StatusCode::UNAVAILABLE, "gone\x1b[2J\nfine");
   EXPECT_EQ(describe_error(status), "UNAVAILABLE: gone\\u001b[2J\\nfine");
+}
+
+v1::OffloadReport streaming_report() {
+  v1::OffloadReport report;
+  report.set_strategy("layer_wise");
+  report.set_reason("asked for");
+  report.set_policy("strategy layer_wise");
+  report.set_device("cuda:0");
+  report.set_slots(2);
+  report.set_resident_bytes(1 << 20);
+  report.set_streamed_bytes(8 << 20);
+  report.set_device_bytes(3 << 20);
+  report.set_host_bytes(9 << 20);
+  report.set_host_memory("pinned");
+  report.set_total_h2d_bytes(int64_t{80} << 20);
+  report.set_h2d_gbps(23.456);
+  report.mutable_total_exposed_stall()->set_nanos(12345678);
+  report.mutable_total_first_block_stall()->set_nanos(45678);
+  report.set_total_demand_fetches(3);
+  v1::ComponentReport& dit = *report.add_components();
+  dit.set_path("transformer");
+  dit.set_role("dit");
+  dit.set_placement("streamed");
+  dit.set_blocks(8);
+  dit.set_resident_blocks(2);
+  dit.set_bytes(9 << 20);
+  dit.add_notes("transformer.steps is written");
+  v1::ComponentReport& vae = *report.add_components();
+  vae.set_path("vae");
+  vae.set_role("vae");
+  vae.set_placement("resident");
+  vae.set_bytes(2048);
+  return report;
+}
+
+TEST(OffloadTextTest, ShowsAReportWithoutSayingAnythingTwice) {
+  const v1::OffloadReport report = streaming_report();
+  EXPECT_EQ(table(offload_rows(report)),
+            "offload        layer_wise: asked for\n"
+            "policy         strategy layer_wise\n"
+            "device         cuda:0\n"
+            "device memory  3.0 MiB, 1.0 MiB of them resident, 2 slots\n"
+            "host memory    9.0 MiB, pinned\n"
+            "streamed       8.0 MiB that come and go\n"
+            "copied         80.0 MiB at 23.5 GB/s\n"
+            "waited         12.3ms for weights, of that 0 for first blocks; 3 "
+            "blocks came late\n");
+  EXPECT_EQ(component_table(report),
+            "COMPONENT    ROLE  PLACEMENT  BLOCKS  RESIDENT  BYTES\n"
+            "transformer  dit   streamed   8       2         9.0 MiB\n"
+            "vae          vae   resident   -       -         2.0 KiB\n"
+            "stays: transformer.steps is written\n");
+}
+
+TEST(OffloadTextTest, LeavesOutWhatThereIsNot) {
+  v1::OffloadReport report;
+  report.set_strategy("none");
+  report.set_reason("not asked for");
+  EXPECT_EQ(offload_rows(report).size(), 3u);
+  EXPECT_EQ(component_table(report), "");
+  EXPECT_TRUE(offload_rows(v1::Timings()).empty());
+}
+
+TEST(OffloadTextTest, ShowsWhatOneGenerationTook) {
+  v1::Timings timings;
+  timings.set_h2d_bytes(1 << 20);
+  timings.mutable_exposed_stall()->set_seconds(1);
+  EXPECT_EQ(table(offload_rows(timings)),
+            "copied  1.0 MiB\n"
+            "waited  1s for weights, of that 0 for first blocks; 0 blocks came "
+            "late\n");
 }
 
 TEST(TextFormatTest, ShowsValuesShortly) {

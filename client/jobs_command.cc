@@ -11,6 +11,7 @@
 #include "client/error_report.h"
 #include "client/exit_codes.h"
 #include "client/json_output.h"
+#include "client/offload_text.h"
 #include "client/text_format.h"
 #include "ferry/v1/generation_service.grpc.pb.h"
 
@@ -63,6 +64,8 @@ void print_job(const v1::Job& job, std::ostream* out) {
       {"ended", short_time(job.end_time())},
       {"total", total_text(job)},
   };
+  const OffloadRows offload = offload_rows(job.timings());
+  rows.insert(rows.end(), offload.begin(), offload.end());
   if (job.has_effective_spec()) add_spec(job.effective_spec(), &rows);
   for (const v1::OutputInfo& output : job.outputs()) {
     rows.push_back(

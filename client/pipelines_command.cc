@@ -9,6 +9,7 @@
 #include "client/error_report.h"
 #include "client/exit_codes.h"
 #include "client/json_output.h"
+#include "client/offload_text.h"
 #include "client/text_format.h"
 #include "ferry/v1/pipeline_service.grpc.pb.h"
 
@@ -33,24 +34,6 @@ void add_limits(const v1::Pipeline& pipeline, Rows* rows) {
   rows->push_back({"images", absl::StrCat("at most ", limits.max_images())});
 }
 
-void add_offload(const v1::OffloadReport& offload, Rows* rows) {
-  rows->push_back({"offload", absl::StrCat(printable(offload.strategy()), ": ",
-                                           printable(offload.reason()))});
-  rows->push_back({"policy", printable(offload.policy())});
-  rows->push_back({"device", printable(offload.device())});
-  rows->push_back(
-      {"weights",
-       absl::StrCat(short_bytes(offload.resident_bytes()), " resident, ",
-                    short_bytes(offload.streamed_bytes()), " streamed")});
-  for (const v1::ComponentReport& component : offload.components()) {
-    rows->push_back({absl::StrCat("component ", printable(component.path())),
-                     absl::StrCat(printable(component.role()), ", ",
-                                  printable(component.placement()), ", ",
-                                  component.blocks(), " blocks, ",
-                                  short_bytes(component.bytes()))});
-  }
-}
-
 void print_pipeline(const v1::Pipeline& pipeline, std::ostream* out) {
   Rows rows = {
       {"name", printable(pipeline.name())},
@@ -61,7 +44,10 @@ void print_pipeline(const v1::Pipeline& pipeline, std::ostream* out) {
       {"generation", absl::StrCat(pipeline.generation())},
   };
   if (pipeline.has_limits()) add_limits(pipeline, &rows);
-  if (pipeline.has_offload()) add_offload(pipeline.offload(), &rows);
+  if (pipeline.has_offload()) {
+    const Rows offload = offload_rows(pipeline.offload());
+    rows.insert(rows.end(), offload.begin(), offload.end());
+  }
   for (const v1::Rank& rank : pipeline.ranks()) {
     rows.push_back(
         {absl::StrCat("rank ", rank.index()),
@@ -72,6 +58,8 @@ void print_pipeline(const v1::Pipeline& pipeline, std::ostream* out) {
     rows.push_back({"error", describe_error(pipeline.error())});
   }
   *out << table(rows);
+  const std::string components = component_table(pipeline.offload());
+  if (!components.empty()) *out << "\n" << components;
 }
 
 }  // namespace

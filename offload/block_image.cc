@@ -5,6 +5,7 @@
 
 #include "absl/memory/memory.h"
 #include "offload/make_view.h"
+#include "offload/mapped_storage.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {
@@ -46,6 +47,8 @@ absl::Status BlockImage::fill(Device& device,
   for (const ImageLayout::Segment& segment : layout_.segments) {
     std::memcpy(access.data() + segment.offset, segment.source,
                 static_cast<size_t>(segment.bytes));
+    // Of a mapped file there are never two copies of more than a segment.
+    release_pages(*segment.storage);
   }
   RETURN_IF_ERROR(access.end());
   ASSIGN_OR_RETURN(unbound_data_, device.unbound_data(layout_.bytes));

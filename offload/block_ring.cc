@@ -10,12 +10,19 @@
 #include "platform/base/status_macros.h"
 
 namespace ferry {
+namespace {
+
+// So many blocks the host may be ahead of the device, and all are timed.
+constexpr size_t kTimedBlocks = 32;
+constexpr size_t kTimedPasses = 4;
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<BlockRing>> BlockRing::create(
     Device& device, Stream copy_stream, int64_t slot_bytes,
-    BlockRingOptions options, const Clock& clock) {
-  auto ring = absl::WrapUnique(
-      new BlockRing(device, copy_stream, std::move(options), clock));
+    BlockRingOptions options) {
+  auto ring =
+      absl::WrapUnique(new BlockRing(device, copy_stream, std::move(options)));
   const int slots = ring->options_.slots;
   ASSIGN_OR_RETURN(
       ring->memory_,
@@ -28,6 +35,10 @@ absl::StatusOr<std::unique_ptr<BlockRing>> BlockRing::create(
     ring->slots_.push_back(std::move(slot));
   }
   ASSIGN_OR_RETURN(ring->last_use_, device.create_event(/*timed=*/false));
+  ASSIGN_OR_RETURN(ring->first_waits_,
+                   StreamTimer::create(device, kTimedPasses));
+  ASSIGN_OR_RETURN(ring->waits_, StreamTimer::create(device, kTimedBlocks));
+  ASSIGN_OR_RETURN(ring->copies_, StreamTimer::create(device, kTimedBlocks));
   return ring;
 }
 
@@ -52,22 +63,29 @@ absl::Status BlockRing::pre_forward(size_t block) {
     RETURN_IF_ERROR(fetch(block, *slot));
     ++stats_.demand_fetches;
   }
-  const absl::Duration start = clock_.monotonic();
   RETURN_IF_ERROR(await(*slot));
-  stats_.stall += clock_.monotonic() - start;
   blocks_[block]->bind(slot->data);
   slot->in_use = true;
   return absl::OkStatus();
 }
 
 absl::Status BlockRing::await(Slot& slot) {
-  const Stream compute = device_.current_stream();
   // Once it has waited, it need not again.
-  if (!slot.arrived) RETURN_IF_ERROR(device_.wait(compute, slot.ready));
+  if (!slot.arrived) RETURN_IF_ERROR(wait_until_ready(slot));
   slot.arrived = true;
   slot.was_used = true;
-  return device_.mark_access(compute, AccessKind::kRead, slot.data,
-                             blocks_[slot.block]->bytes());
+  return device_.mark_access(device_.current_stream(), AccessKind::kRead,
+                             slot.data, blocks_[slot.block]->bytes());
+}
+
+absl::Status BlockRing::wait_until_ready(Slot& slot) {
+  const Stream compute = device_.current_stream();
+  // Without prefetch each block is a component, and its pass begins here.
+  const bool is_first = slot.block == 0 || !options_.prefetch;
+  StreamTimer& timer = is_first ? first_waits_ : waits_;
+  RETURN_IF_ERROR(timer.begin(compute));
+  RETURN_IF_ERROR(device_.wait(compute, slot.ready));
+  return timer.end(compute, 1);
 }
 
 absl::Status BlockRing::post_forward(size_t block, ForwardOutput& output) {
@@ -105,10 +123,12 @@ absl::Status BlockRing::fetch(size_t block, Slot& slot) {
   slot.was_used = false;
   slot.block = kNoBlock;
   const BlockImage& image = *blocks_[block];
+  RETURN_IF_ERROR(copies_.begin(copy_stream_));
   RETURN_IF_ERROR(device_.copy_async(
       copy_stream_,
       {CopyKind::kHostToDevice, slot.data, image.host_data(), image.bytes()}));
   RETURN_IF_ERROR(device_.record(slot.ready, copy_stream_));
+  RETURN_IF_ERROR(copies_.end(copy_stream_, image.bytes()));
   slot.block = block;
   slot.arrived = false;
   stats_.h2d_bytes += image.bytes();
@@ -185,6 +205,19 @@ absl::Status BlockRing::recover() {
   }
   needs_recovery_ = false;
   return absl::OkStatus();
+}
+
+BlockRing::Stats BlockRing::stats() {
+  // A device that failed has said so to those who work with it.
+  for (StreamTimer* timer : {&first_waits_, &waits_, &copies_}) {
+    (void)timer->collect();
+  }
+  Stats stats = stats_;
+  stats.first_block_stall = first_waits_.time();
+  stats.exposed_stall = first_waits_.time() + waits_.time();
+  stats.timed_h2d_bytes = copies_.amount();
+  stats.h2d_time = copies_.time();
+  return stats;
 }
 
 void BlockRing::clone_shared(const BlockImage& image, ForwardOutput& output) {

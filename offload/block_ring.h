@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "offload/block_image.h"
 #include "offload/forward_output.h"
-#include "platform/base/clock.h"
+#include "offload/stream_timer.h"
 #include "platform/device/device.h"
 #include "platform/device/device_arena.h"
 #include "platform/device/event.h"
@@ -61,8 +61,11 @@ class BlockRing {
  public:
   struct Stats {
     int64_t h2d_bytes = 0;
-    // Time that the host was held up until a block was there.
-    absl::Duration stall;
+    // As in OffloadStats.
+    absl::Duration exposed_stall;
+    absl::Duration first_block_stall;
+    int64_t timed_h2d_bytes = 0;
+    absl::Duration h2d_time;
     // Blocks that were not there, nor on the way, when they were called.
     int64_t demand_fetches = 0;
     // Outputs that were copied because they shared a block's storage.
@@ -72,7 +75,7 @@ class BlockRing {
   // Allocates the slots for images of at most `slot_bytes` each.
   static absl::StatusOr<std::unique_ptr<BlockRing>> create(
       Device& device, Stream copy_stream, int64_t slot_bytes,
-      BlockRingOptions options, const Clock& clock);
+      BlockRingOptions options);
 
   // Gives it the blocks, in the order of a pass, and fills the slots. The
   // images are attached and unbound. Once.
@@ -88,7 +91,8 @@ class BlockRing {
 
   int64_t device_bytes() const { return memory_.bytes(); }
   int slots() const { return static_cast<int>(slots_.size()); }
-  const Stats& stats() const { return stats_; }
+  // Of what has ended by now.
+  Stats stats();
 
  private:
   static constexpr size_t kNoBlock = static_cast<size_t>(-1);
@@ -109,12 +113,10 @@ class BlockRing {
     bool kept = false;
   };
 
-  BlockRing(Device& device, Stream copy_stream, BlockRingOptions options,
-            const Clock& clock)
+  BlockRing(Device& device, Stream copy_stream, BlockRingOptions options)
       : device_(device),
         copy_stream_(copy_stream),
-        options_(std::move(options)),
-        clock_(clock) {}
+        options_(std::move(options)) {}
 
   Slot* find(size_t block);
   // The free slot whose block is needed last when `block` runs now.
@@ -122,6 +124,7 @@ class BlockRing {
   absl::Status fetch(size_t block, Slot& slot);
   // Makes the compute stream wait for the block.
   absl::Status await(Slot& slot);
+  absl::Status wait_until_ready(Slot& slot);
   // Marks the slots to keep when block `last` has run, and lists in missing_
   // the blocks that should come.
   void look_ahead(size_t last);
@@ -133,14 +136,18 @@ class BlockRing {
   Device& device_;
   const Stream copy_stream_;
   const BlockRingOptions options_;
-  const Clock& clock_;
   std::vector<BlockImage*> blocks_;
   DeviceArena memory_;
   std::vector<Slot> slots_;
   Event last_use_;
   std::vector<size_t> missing_;
   bool needs_recovery_ = false;
+  // Counters only; the timers have the times.
   Stats stats_;
+  // Waits of the compute stream, for first blocks and for others; copies.
+  StreamTimer first_waits_;
+  StreamTimer waits_;
+  StreamTimer copies_;
 };
 
 }  // namespace ferry

@@ -1,11 +1,17 @@
 #include "offload/get_offload_backend.h"
 
+#include <utility>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "offload/placement_backend.h"
 
 namespace ferry {
 namespace {
+
+// Where a pipeline is when it was loaded.
+constexpr absl::string_view kHost = "cpu";
 
 // What is derived and reported, but cannot be run.
 absl::Status check_parallel(const DiffusionParallelConfig& parallel) {
@@ -25,11 +31,20 @@ absl::Status check_parallel(const DiffusionParallelConfig& parallel) {
 }  // namespace
 
 absl::StatusOr<OffloadBackendChoice> get_offload_backend(
-    const OffloadConfig& config, Platform& platform) {
+    const OffloadConfig& config, Platform& platform,
+    HostMemoryQuery host_memory) {
   const absl::Status parallel = check_parallel(config.parallel_config());
   if (!parallel.ok()) return parallel;
   if (!config.offload_enabled() && !config.is_automatic()) {
-    return OffloadBackendChoice{nullptr, "not asked for"};
+    if (platform.torch_device() == kHost) {
+      return OffloadBackendChoice{nullptr, "not asked for"};
+    }
+    // Somebody has to put the weights there.
+    return OffloadBackendChoice{
+        std::make_unique<PlacementBackend>(platform, config,
+                                           PlacementBackendOptions()),
+        absl::StrCat("not asked for: all weights are on ",
+                     platform.torch_device())};
   }
   if (!platform.supports_cpu_offload()) {
     return OffloadBackendChoice{
@@ -43,9 +58,11 @@ absl::StatusOr<OffloadBackendChoice> get_offload_backend(
                      config.effective_group_size(),
                      " ranks is not supported; \"rank-local\" is"));
   }
-  return OffloadBackendChoice{std::make_unique<PlacementBackend>(
-                                  platform, config, PlacementBackendOptions()),
-                              config.describe()};
+  PlacementBackendOptions options;
+  options.host_memory = std::move(host_memory);
+  return OffloadBackendChoice{
+      std::make_unique<PlacementBackend>(platform, config, std::move(options)),
+      ""};
 }
 
 }  // namespace ferry

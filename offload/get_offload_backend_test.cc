@@ -70,6 +70,24 @@ TEST(GetOffloadBackend, NoneIsNotAskedFor) {
   EXPECT_EQ(choice->reason, "not asked for");
 }
 
+// Its kernels cannot run on weights where they were loaded.
+TEST(GetOffloadBackend, ADeviceThatIsNotTheHostGetsTheWeightsInAnyMode) {
+  class RemotePlatform : public AblePlatform {
+   public:
+    std::string torch_device() const override { return "cuda:0"; }
+    Device* device() override { return simulated_.device(); }
+
+   private:
+    SimulatedPlatform simulated_{SimulatedDeviceOptions{}};
+  };
+  RemotePlatform remote;
+  const auto choice = get_offload_backend(OffloadConfig(), remote);
+  ASSERT_TRUE(choice.ok()) << choice.status();
+  ASSERT_NE(choice->backend, nullptr);
+  EXPECT_EQ(choice->backend->strategy(), OffloadStrategy::kNone);
+  EXPECT_EQ(choice->reason, "not asked for: all weights are on cuda:0");
+}
+
 TEST(GetOffloadBackend, MakesABackendThatHasTouchedNothing) {
   SimulatedPlatform simulated(SimulatedDeviceOptions{});
   for (const OffloadConfig& config : {automatic(), layerwise()}) {
@@ -78,7 +96,8 @@ TEST(GetOffloadBackend, MakesABackendThatHasTouchedNothing) {
     ASSERT_NE(choice->backend, nullptr);
     EXPECT_FALSE(choice->backend->is_enabled());
     EXPECT_EQ(choice->backend->strategy(), config.strategy());
-    EXPECT_EQ(choice->reason, config.describe());
+    EXPECT_EQ(choice->reason, "");
+    EXPECT_EQ(choice->backend->reason(), "");
   }
   EXPECT_EQ(simulated.simulated_device().stats().host.allocations, 0);
 }

@@ -1,7 +1,5 @@
 #include "offload/image_layout.h"
 
-#include <c10/core/StorageImpl.h>
-
 #include <algorithm>
 #include <unordered_map>
 
@@ -54,7 +52,7 @@ ImageLayout plan_image(const std::vector<NamedTensor>& tensors) {
     Range& range = ranges[storage];
     range.offset = layout.bytes;
     layout.segments.push_back(
-        {static_cast<const char*>(storage->data()) + range.begin,
+        {storage, static_cast<const char*>(storage->data()) + range.begin,
          range.end - range.begin, range.offset});
     layout.bytes += align_for_image(range.end - range.begin);
   }

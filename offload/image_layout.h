@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/StorageImpl.h>
+
 #include <cstdint>
 #include <vector>
 
@@ -16,6 +18,8 @@ namespace ferry {
 // other.
 struct ImageLayout {
   struct Segment {
+    // Whose bytes they are.
+    const c10::StorageImpl* storage = nullptr;
     // The first byte, and how many.
     const void* source = nullptr;
     int64_t bytes = 0;

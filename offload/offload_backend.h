@@ -1,35 +1,14 @@
 #pragma once
 
-#include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "offload/offload_config.h"
+#include "offload/offload_stats.h"
 #include "offload/offloadable_module.h"
 #include "offload/resolved_plan.h"
 
 namespace ferry {
-
-// What a backend holds, and did since it was enabled. Zero when disabled.
-struct OffloadStats {
-  // State that stays on the device, and that comes and goes.
-  int64_t resident_bytes = 0;
-  int64_t streamed_bytes = 0;
-  // Device memory for both.
-  int64_t device_bytes = 0;
-  // Host memory for both.
-  int64_t host_bytes = 0;
-  // Of the ring that has the most.
-  int slots = 0;
-  // Copied from host to device for blocks and components that come and go.
-  int64_t h2d_bytes = 0;
-  // Time that compute waited for weights.
-  absl::Duration exposed_stall;
-  // Blocks that were fetched only when they were called.
-  int64_t demand_fetches = 0;
-  // Outputs that were copied because they were views of a block's weights.
-  int64_t cloned_outputs = 0;
-};
 
 // Carries out one strategy on one pipeline, through hooks of its own.
 //
@@ -62,9 +41,13 @@ class OffloadBackend {
   virtual absl::Status disable() = 0;
   virtual bool is_enabled() const = 0;
 
+  // Cheap; does not wait for the device.
   virtual OffloadStats stats() const = 0;
   // What it carries out; null when it is disabled.
   virtual const ResolvedPlan* plan() const = 0;
+  // Why this strategy and this residency, with the numbers that decided; one
+  // sentence without its end. Empty when it is disabled.
+  virtual std::string reason() const = 0;
 };
 
 }  // namespace ferry

@@ -68,6 +68,9 @@ class OffloadConfig {
   // REQUIRES: is_automatic().
   OffloadConfig with_strategy(OffloadStrategy strategy) const;
 
+  // The same policy with that headroom, if it has none of its own.
+  OffloadConfig with_default_headroom(int64_t bytes) const;
+
   bool offload_enabled() const { return strategy_ != OffloadStrategy::kNone; }
   // Whether blocks are streamed.
   bool offload_streams_blocks() const {

@@ -26,7 +26,6 @@
 #include "offload/testing/checked_platform.h"
 #include "offload/testing/mutating_platform.h"
 #include "offload/testing/toy_module.h"
-#include "platform/base/clock.h"
 #include "platform/device/testing/mutating_device.h"
 
 namespace ferry {
@@ -211,7 +210,7 @@ bool expect_missing_tensor_is_found(const OffloadConfig& policy, size_t nth,
   const at::Tensor missing = take_tensor(*plan, nth);
   if (!missing.defined()) return false;
   drop_empty_blocks(*plan);
-  PlacedWeights weights(platform, "offload", Clock::real());
+  PlacedWeights weights(platform, "offload");
   EXPECT_EQ(weights.place(*plan), absl::OkStatus());
   const auto output = module.run(component, toy_input());
   EXPECT_EQ(output.ok(), !looks_at(plan->audits[component], missing))

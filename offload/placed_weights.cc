@@ -33,12 +33,10 @@ int64_t slot_bytes(const PlacementPlan::Ring& ring) {
 
 }  // namespace
 
-PlacedWeights::PlacedWeights(Platform& platform, std::string hook_prefix,
-                             const Clock& clock)
+PlacedWeights::PlacedWeights(Platform& platform, std::string hook_prefix)
     : device_(*platform.device()),
       torch_device_(platform.torch_device()),
-      hook_prefix_(std::move(hook_prefix)),
-      clock_(clock) {}
+      hook_prefix_(std::move(hook_prefix)) {}
 
 PlacedWeights::~PlacedWeights() {
   if (is_empty() || take_down().ok()) return;
@@ -134,7 +132,7 @@ absl::Status PlacedWeights::reserve_ring(const PlacementPlan::Ring& plan) {
                              absl::StrCat("weights of ", plan.options.name)));
   ASSIGN_OR_RETURN(ring.ring,
                    BlockRing::create(device_, ring.copy_stream.get(),
-                                     slot_bytes(plan), plan.options, clock_));
+                                     slot_bytes(plan), plan.options));
   rings_.push_back(std::move(ring));
   return absl::OkStatus();
 }
@@ -299,9 +297,12 @@ OffloadStats PlacedWeights::stats() const {
     for (const auto& image : ring.images) sum.streamed_bytes += image->bytes();
     sum.device_bytes += rounded(ring.ring->device_bytes());
     sum.slots = std::max(sum.slots, ring.ring->slots());
-    const BlockRing::Stats& stats = ring.ring->stats();
+    const BlockRing::Stats stats = ring.ring->stats();
     sum.h2d_bytes += stats.h2d_bytes;
-    sum.exposed_stall += stats.stall;
+    sum.exposed_stall += stats.exposed_stall;
+    sum.first_block_stall += stats.first_block_stall;
+    sum.timed_h2d_bytes += stats.timed_h2d_bytes;
+    sum.h2d_time += stats.h2d_time;
     sum.demand_fetches += stats.demand_fetches;
     sum.cloned_outputs += stats.cloned_outputs;
   }

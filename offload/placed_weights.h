@@ -17,7 +17,6 @@
 #include "offload/offload_backend.h"
 #include "offload/placement_plan.h"
 #include "offload/tensor_group.h"
-#include "platform/base/clock.h"
 #include "platform/device/device.h"
 #include "platform/device/device_arena.h"
 #include "platform/device/platform.h"
@@ -41,8 +40,7 @@ class PlacedWeights {
  public:
   // `hook_prefix` starts the names of all its hooks.
   // REQUIRES: the platform supports CPU offload.
-  PlacedWeights(Platform& platform, std::string hook_prefix,
-                const Clock& clock);
+  PlacedWeights(Platform& platform, std::string hook_prefix);
   // Takes down what is placed, as well as it can.
   ~PlacedWeights();
   PlacedWeights(const PlacedWeights&) = delete;
@@ -104,7 +102,6 @@ class PlacedWeights {
   Device& device_;
   const c10::Device torch_device_;
   const std::string hook_prefix_;
-  const Clock& clock_;
 
   Stage stage_ = Stage::kEmpty;
   // Of what is resident.

@@ -1,12 +1,19 @@
 #include "offload/placement_backend.h"
 
+#include <ATen/core/Tensor.h>
+#include <c10/core/StorageImpl.h>
+
 #include <limits>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "offload/choose_residents.h"
+#include "offload/explain_choice.h"
 #include "offload/make_placement_plan.h"
+#include "offload/mapped_storage.h"
+#include "offload/module_tree.h"
 #include "offload/plan_resolver.h"
 #include "offload/preflight.h"
 #include "platform/base/logging.h"
@@ -19,16 +26,32 @@ namespace {
 // memory: a tenth.
 constexpr int64_t kHeadroomDivisor = 10;
 
+// Host memory that comes back when the tensors are packed. Pages of a mapped
+// file are none: the system counts them as available.
+int64_t held_bytes(const OffloadableModule& module) {
+  std::set<const c10::StorageImpl*> storages;
+  int64_t bytes = 0;
+  for (const ModuleNode& node : module.tree().nodes) {
+    for (const ModuleTensor& entry : node.tensors) {
+      const at::Tensor& tensor = module.tensor(entry.identity);
+      if (!tensor.has_storage() || tensor.is_meta()) continue;
+      const auto* const storage = tensor.storage().unsafeGetStorageImpl();
+      if (is_mapped(*storage) || !storages.insert(storage).second) continue;
+      bytes += static_cast<int64_t>(storage->nbytes());
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 PlacementBackend::PlacementBackend(Platform& platform, OffloadConfig config,
-                                   PlacementBackendOptions options,
-                                   const Clock& clock)
+                                   PlacementBackendOptions options)
     : platform_(platform),
       config_(std::move(config)),
-      options_(options),
+      options_(std::move(options)),
       effective_(config_),
-      weights_(platform, "offload", clock) {}
+      weights_(platform, "offload") {}
 
 absl::Status PlacementBackend::enable(OffloadableModule& module) {
   if (is_enabled()) {
@@ -45,6 +68,8 @@ absl::Status PlacementBackend::enable(OffloadableModule& module) {
   RETURN_IF_ERROR(weights_.place(plan));
   effective_ = std::move(choice.config);
   plan_ = std::move(choice.plan);
+  reason_ = std::move(choice.reason);
+  needs_ = std::move(choice.needs);
   return absl::OkStatus();
 }
 
@@ -52,8 +77,12 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose(
     const OffloadableModule& module) const {
   if (config_.is_automatic()) return choose_automatically(module);
   ASSIGN_OR_RETURN(const MemoryInfo memory, platform_.memory_info());
-  return try_policy(module, config_, config_.memory_budget_bytes(),
-                    memory.free_bytes);
+  ASSIGN_OR_RETURN(Choice choice,
+                   try_policy(module, config_, config_.memory_budget_bytes(),
+                              memory.free_bytes));
+  choice.reason = explain_choice(config_, choice.config, choice.plan,
+                                 memory.free_bytes, memory.free_bytes);
+  return choice;
 }
 
 absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose_automatically(
@@ -76,15 +105,16 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose_automatically(
         streams ? std::optional<int64_t>(budget_bytes) : std::nullopt,
         device_bytes);
     if (choice.ok()) {
-      log_info("offload strategy chosen", {{"strategy", to_string(strategy)},
-                                           {"device_bytes", device_bytes},
-                                           {"not", first.message()}});
+      choice->reason = explain_choice(config_, choice->config, choice->plan,
+                                      memory.free_bytes, budget_bytes);
       return choice;
     }
     if (!absl::IsResourceExhausted(choice.status())) return choice;
-    if (first.ok() || streams) first = choice.status();
+    if (first.ok()) first = choice.status();
   }
-  return first;
+  // Says by phase what the least is that streaming needs.
+  return try_policy(module, config_.with_strategy(OffloadStrategy::kLayerWise),
+                    std::nullopt, device_bytes);
 }
 
 // At most one allocation for each ring, one for what takes turns, and one for
@@ -113,12 +143,28 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::try_policy(
   for (MemoryNeed& need : needs.device) {
     need.items.push_back({"rounding", rounding});
   }
+  RETURN_IF_ERROR(
+      check_memory_needs(needs, memory_limits(module, device_bytes)));
+  return Choice{config, std::move(plan), std::move(needs), ""};
+}
+
+MemoryLimits PlacementBackend::memory_limits(const OffloadableModule& module,
+                                             int64_t device_bytes) const {
   MemoryLimits limits;
   limits.device_free_bytes = device_bytes;
-  // The host's limits are the loader's business.
-  limits.host_available_bytes = std::numeric_limits<int64_t>::max();
-  RETURN_IF_ERROR(check_memory_needs(needs, limits));
-  return Choice{config, std::move(plan)};
+  const HostMemoryLeft host =
+      options_.host_memory ? options_.host_memory() : HostMemoryLeft();
+  const int64_t held = held_bytes(module);
+  limits.host_available_bytes =
+      host.available_bytes >= std::numeric_limits<int64_t>::max() - held
+          ? std::numeric_limits<int64_t>::max()
+          : host.available_bytes + held;
+  limits.host_limited_by = host.limited_by;
+  if (held > 0) {
+    absl::StrAppend(&limits.host_limited_by, ", and ", held,
+                    " that the weights hold already");
+  }
+  return limits;
 }
 
 }  // namespace ferry

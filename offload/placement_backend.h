@@ -2,15 +2,17 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "offload/host_memory_left.h"
 #include "offload/offload_backend.h"
 #include "offload/offload_config.h"
 #include "offload/offloadable_module.h"
 #include "offload/placed_weights.h"
+#include "offload/preflight.h"
 #include "offload/resolved_plan.h"
-#include "platform/base/clock.h"
 #include "platform/device/platform.h"
 
 namespace ferry {
@@ -19,6 +21,9 @@ struct PlacementBackendOptions {
   // Blocks of a ring that are on the device at a time, where the policy does
   // not decide; at least 1. With 2, the next block is copied while one runs.
   int slots = 2;
+  // What the host has left. What the tensors hold now comes back as they are
+  // packed.
+  HostMemoryQuery host_memory;
 };
 
 // The backend of one rank: every strategy without AllGather.
@@ -46,23 +51,27 @@ struct PlacementBackendOptions {
 class PlacementBackend final : public OffloadBackend {
  public:
   PlacementBackend(Platform& platform, OffloadConfig config,
-                   PlacementBackendOptions options,
-                   const Clock& clock = Clock::real());
+                   PlacementBackendOptions options);
 
   OffloadStrategy strategy() const override { return effective_.strategy(); }
   absl::Status enable(OffloadableModule& module) override;
   absl::Status disable() override { return weights_.take_down(); }
   bool is_enabled() const override { return !weights_.is_empty(); }
   OffloadStats stats() const override { return weights_.stats(); }
+  // What enable() found to be needed, and does not exceed. Valid while enabled.
+  const MemoryNeeds& memory_needs() const { return needs_; }
   const ResolvedPlan* plan() const override {
     return is_enabled() ? &plan_ : nullptr;
   }
+  std::string reason() const override { return is_enabled() ? reason_ : ""; }
 
  private:
   // A policy and what it makes of a module.
   struct Choice {
     OffloadConfig config;
     ResolvedPlan plan;
+    MemoryNeeds needs;
+    std::string reason;
   };
 
   absl::StatusOr<Choice> choose(const OffloadableModule& module) const;
@@ -75,6 +84,9 @@ class PlacementBackend final : public OffloadBackend {
                                     std::optional<int64_t> budget_bytes,
                                     int64_t device_bytes) const;
 
+  // What there is for the weights of a module.
+  MemoryLimits memory_limits(const OffloadableModule& module,
+                             int64_t device_bytes) const;
   // What the granularity of allocations may cost.
   int64_t rounding_bytes(const ResolvedPlan& plan) const;
 
@@ -85,6 +97,8 @@ class PlacementBackend final : public OffloadBackend {
   OffloadConfig effective_;
   // Valid while enabled.
   ResolvedPlan plan_;
+  std::string reason_;
+  MemoryNeeds needs_;
   PlacedWeights weights_;
 };
 

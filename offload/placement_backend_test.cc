@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "offload/testing/checked_platform.h"
 #include "offload/testing/toy_module.h"
 
@@ -58,6 +59,7 @@ class PlacementBackendTest : public testing::Test {
     EXPECT_EQ(status, absl::OkStatus());
     if (!status.ok()) return {};
     EXPECT_EQ(backend.strategy(), strategy);
+    reason_ = backend.reason();
     for (const size_t component : {2, 0, 1, 2, 0, 1}) {
       const auto output = module.run(component, toy_input());
       EXPECT_TRUE(output.ok()) << output.status();
@@ -75,6 +77,8 @@ class PlacementBackendTest : public testing::Test {
   }
 
   ToyOptions options_;
+  // Of the last backend that was enabled.
+  std::string reason_;
 };
 
 constexpr int64_t kPlenty = int64_t{16} << 20;
@@ -83,11 +87,13 @@ TEST_F(PlacementBackendTest, ResidentLayersStay) {
   DiffusionOffloadConfig config = layers_of_dit();
   const OffloadStats none =
       expect_same(policy_of(config), kPlenty, OffloadStrategy::kLayerWise);
+  EXPECT_EQ(reason_, "asked for");
   config.layer_options = {{"dit", "rank-local", 16}};
   const OffloadStats some = expect_same(policy_of(config), kPlenty,
                                         OffloadStrategy::kDistributedLayerWise);
   EXPECT_EQ(some.streamed_bytes, none.streamed_bytes / 3);
   EXPECT_EQ(some.demand_fetches, 0);
+  EXPECT_EQ(reason_, "asked for, with 16 resident blocks");
   config.layer_options = {{"dit", "rank-local", 24}};
   const OffloadStats all = expect_same(policy_of(config), kPlenty,
                                        OffloadStrategy::kDistributedLayerWise);
@@ -109,6 +115,9 @@ TEST_F(PlacementBackendTest, AMemoryBudgetIsKept) {
     streamed = stats.streamed_bytes;
     EXPECT_GE(stats.device_bytes, *config.memory_budget_bytes * 85 / 100);
     EXPECT_LE(stats.device_bytes, *config.memory_budget_bytes);
+    EXPECT_EQ(reason_,
+              absl::StrCat("asked for, with as many resident blocks as fit ",
+                           "into ", *config.memory_budget_bytes, " bytes"));
   }
 }
 
@@ -130,9 +139,17 @@ TEST_F(PlacementBackendTest, AutomaticStreamsAsLittleAsFits) {
   const OffloadStats resident =
       expect_same(automatic(0), kPlenty, OffloadStrategy::kNone);
   EXPECT_EQ(resident.streamed_bytes, 0);
+  EXPECT_EQ(
+      reason_,
+      absl::StrCat("everything fits: all weights are ", resident.resident_bytes,
+                   " bytes, and of ", kPlenty, " free bytes ", kPlenty,
+                   " may hold weights, the ", "rest is left to activations"));
+  const int64_t memory = resident.device_bytes * 7 / 10;
   const OffloadStats most =
-      expect_same(automatic(0), resident.device_bytes * 7 / 10,
-                  OffloadStrategy::kDistributedLayerWise);
+      expect_same(automatic(0), memory, OffloadStrategy::kDistributedLayerWise);
+  EXPECT_TRUE(absl::StartsWith(reason_, "the least streaming that fits: all "))
+      << reason_;
+  EXPECT_TRUE(absl::StrContains(reason_, absl::StrCat(memory))) << reason_;
   const OffloadStats some =
       expect_same(automatic(0), resident.device_bytes * 8 / 10,
                   OffloadStrategy::kDistributedLayerWise);

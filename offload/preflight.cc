@@ -9,6 +9,9 @@
 namespace ferry {
 namespace {
 
+// Arenas of the host are whole pages.
+constexpr int64_t kHostPage = 4096;
+
 enum Phase { kEncode, kDenoise, kDecode };
 
 // When a component runs.
@@ -46,7 +49,9 @@ class Counter {
         resident_ += align_for_image(placement.bytes);
       }
     }
-    host_ = resident_;
+    // Shared state and written state have an image each.
+    add_host(resident_);
+    if (resident_ > 0) host_ += kHostPage;
     for (const PlannedComponent& component : plan_.components) add(component);
     for (Phase phase : {kEncode, kDenoise, kDecode}) {
       add_item(phase, "resident", resident_);
@@ -57,8 +62,9 @@ class Counter {
       }
       add_item(phase, "headroom", config_.headroom_bytes().value_or(0));
     }
-    // Without offloading the device has the only copy.
-    if (config_.offload_enabled()) needs_.host.items = {{"images", host_}};
+    needs_.host.items = {
+        {"images", host_},
+        {"the largest image while it is packed", largest_host_}};
     return std::move(needs_);
   }
 
@@ -68,8 +74,14 @@ class Counter {
     needs_.device[phase].items.push_back({std::move(what), bytes});
   }
 
+  void add_host(int64_t image_bytes) {
+    const int64_t bytes = (image_bytes + kHostPage - 1) / kHostPage * kHostPage;
+    host_ += bytes;
+    largest_host_ = std::max(largest_host_, bytes);
+  }
+
   void add(const PlannedComponent& component) {
-    host_ += component.image_bytes;
+    add_host(component.image_bytes);
     if (config_.strategy() == OffloadStrategy::kModelLevel &&
         component.selected) {
       largest_ = std::max(largest_, component.image_bytes);
@@ -99,10 +111,10 @@ class Counter {
           align_for_image((block.image_bytes + ranks - 1) / ranks);
       if (block.resident) {
         resident_ += block.image_bytes;
-        host_ += block.image_bytes;
+        add_host(block.image_bytes);
         continue;
       }
-      host_ += share;
+      add_host(share);
       // What all of its storages are shared by others is resident already.
       if (block.image_bytes == 0) continue;
       ++streamed;
@@ -124,6 +136,7 @@ class Counter {
   int64_t resident_ = 0;
   int64_t largest_ = 0;
   int64_t host_ = 0;
+  int64_t largest_host_ = 0;
   std::vector<MemoryItem> rings_;
 };
 

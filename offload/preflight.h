@@ -52,8 +52,9 @@ struct MemoryLimits {
 // What the weights of a plan need, before any is moved: images of resident
 // state, slots of rings (in every phase: they are reserved once), the largest
 // component of those that exclude each other, what is staged on demand, and
-// the policy's headroom for activations. On the host every image once; a
-// rank's share of those that are gathered.
+// the policy's headroom for activations. On the host every image once, in whole
+// pages, and the largest once more, since the tensors that are being packed are
+// there too; a rank's share of those that are gathered.
 MemoryNeeds compute_memory_needs(const ResolvedPlan& plan,
                                  const OffloadConfig& config,
                                  const PreflightOptions& options);

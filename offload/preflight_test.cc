@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,8 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
+
+constexpr int64_t kPage = 4096;
 
 // A DiT of four blocks of 1000 bytes, 300 bytes beside them; an encoder of
 // two blocks of 500; a VAE of 2000.
@@ -70,7 +72,9 @@ TEST_F(PreflightTest, WithoutOffloadingEverythingIsResident) {
   configure({});
   // 4 × 1024 + 512 + 2 × 512 + 2048.
   EXPECT_THAT(items(1), ElementsAre("resident 7680"));
-  EXPECT_THAT(needs_.host.items, IsEmpty());
+  // The device's memory is filled from images all the same: two pages for the
+  // transformer, one for each other component.
+  EXPECT_EQ(needs_.host.bytes(), 4 * kPage + 2 * kPage);
 }
 
 TEST_F(PreflightTest, LayerwiseHasSlotsInEveryPhase) {
@@ -85,7 +89,8 @@ TEST_F(PreflightTest, LayerwiseHasSlotsInEveryPhase) {
               ElementsAre("vae on demand 2048", "resident 512",
                           "slots of transformer 2048",
                           "slots of text_encoder 1024", "headroom 77"));
-  EXPECT_EQ(needs_.host.bytes(), 7680);
+  // A page for each block, and for what is beside them; one more is packed.
+  EXPECT_EQ(needs_.host.bytes(), 8 * kPage + kPage);
 }
 
 TEST_F(PreflightTest, ResidentBlocksLeaveFewerSlots) {
@@ -104,7 +109,7 @@ TEST_F(PreflightTest, ModelLevelHasRoomForTheLargest) {
       ElementsAre("resident 2048",
                   "the largest of the components that exclude each other "
                   "4608"));
-  EXPECT_EQ(needs_.host.bytes(), 7680);
+  EXPECT_EQ(needs_.host.bytes(), 4 * kPage + 2 * kPage);
 }
 
 TEST_F(PreflightTest, AGroupSharesTheHostAndHasShardSlots) {
@@ -117,7 +122,7 @@ TEST_F(PreflightTest, AGroupSharesTheHostAndHasShardSlots) {
               ElementsAre("resident 2560", "slots of transformer 3072",
                           "shard slots of transformer 1024",
                           "slots of text_encoder 1024"));
-  EXPECT_EQ(needs_.host.bytes(), 7680 - 4 * 512);
+  EXPECT_EQ(needs_.host.bytes(), 8 * kPage + kPage);
 }
 
 TEST_F(PreflightTest, SharedStateCountsOnce) {
@@ -126,23 +131,25 @@ TEST_F(PreflightTest, SharedStateCountsOnce) {
   configure(compact("layer", {"dit"}));
   EXPECT_THAT(items(1),
               ElementsAre("resident 3840", "slots of transformer 2048"));
-  EXPECT_EQ(needs_.host.bytes(), 7680 + 256);
+  // Shared state has a page, and so would written state.
+  EXPECT_EQ(needs_.host.bytes(), 9 * kPage + kPage);
 }
 
 TEST_F(PreflightTest, RefusesWithNumbers) {
   configure(compact("layer", {"dit", "text_encoder", "vae"}));
-  EXPECT_TRUE(check_memory_needs(needs_, {5632, 7680, "x"}).ok());
-  const absl::Status device = check_memory_needs(needs_, {5631, 7680, "x"});
+  EXPECT_TRUE(check_memory_needs(needs_, {5632, 36864, "x"}).ok());
+  const absl::Status device = check_memory_needs(needs_, {5631, 36864, "x"});
   EXPECT_EQ(device.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(device.message(),
             "decode needs 5632 bytes of device memory (vae on demand 2048, "
             "resident 512, slots of transformer 2048, slots of text_encoder "
             "1024), and 5631 are free");
-  const absl::Status host = check_memory_needs(needs_, {0, 7679, "cgroup /a"});
+  const absl::Status host = check_memory_needs(needs_, {0, 36863, "cgroup /a"});
   EXPECT_THAT(std::string(host.message()), HasSubstr("; decode needs "));
   EXPECT_THAT(std::string(host.message()),
-              HasSubstr("host needs 7680 bytes of host memory (images 7680), "
-                        "and 7679 are available (cgroup /a)"));
+              HasSubstr("host needs 36864 bytes of host memory (images 32768, "
+                        "the largest image while it is packed 4096), and 36863 "
+                        "are available (cgroup /a)"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
+#include <c10/core/TensorOptions.h>
 
 #include <cmath>
 #include <string>
@@ -55,8 +56,10 @@ absl::StatusOr<at::Tensor> run_denoising_loop(RootModule& root,
                                               NoiseSchedule& schedule,
                                               NoiseSource& noise,
                                               const StepCallback& on_step) {
+  // Drawn on the host: noise does not depend on the device.
   at::Tensor latents =
-      noise.draw(inputs.latent_shape) * schedule.init_noise_sigma();
+      (noise.draw(inputs.latent_shape) * schedule.init_noise_sigma())
+          .to(root.device());
   const int64_t rows = latents.size(0) * (inputs.classifier_free ? 2 : 1);
   for (int step = 0; step < schedule.num_steps(); ++step) {
     RETURN_IF_ERROR(on_step(step, latents));
@@ -65,7 +68,8 @@ absl::StatusOr<at::Tensor> run_denoising_loop(RootModule& root,
         schedule.scale_model_input(latents, step).to(root.compute_dtype());
     if (inputs.classifier_free) input = at::cat({input, input});
     const at::Tensor timestep =
-        at::full({rows}, schedule.timesteps()[step], at::kFloat);
+        at::full({rows}, schedule.timesteps()[step],
+                 c10::TensorOptions(at::kFloat).device(root.device()));
     ASSIGN_OR_RETURN(at::Tensor output,
                      root.denoise(input, timestep, inputs.conditioning));
     RETURN_IF_ERROR(check_shape(output, input));

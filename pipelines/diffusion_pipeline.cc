@@ -16,6 +16,7 @@
 #include "pipelines/torchscript/root_module.h"
 #include "pipelines/torchscript/torch_settings.h"
 #include "pipelines/torchscript/torch_status.h"
+#include "pipelines/torchscript/weight_sources.h"
 #include "platform/base/fault_point.h"
 #include "platform/base/logging.h"
 #include "platform/base/status_macros.h"
@@ -71,10 +72,7 @@ class DiffusionPipeline : public Pipeline {
     return parts_.root->offloadable_module();
   }
 
-  // As few steps as can be, at the smallest size: shows that the methods fit
-  // together, so that "loaded" means that a request can succeed, and makes the
-  // first request as fast as the others.
-  absl::Status warm_up() {
+  absl::Status warm_up() override {
     fault_point("warm_up");
     v1::GenerationSpec spec = description_.defaults();
     spec.set_prompt("warm-up");
@@ -125,7 +123,19 @@ class DiffusionPipeline : public Pipeline {
   v1::Pipeline description_;
 };
 
-absl::StatusOr<PipelineParts> load_parts(const Package& package) {
+WeightSources weight_sources(const config::v1::PipelineManifest& manifest) {
+  WeightSources sources;
+  for (const auto& weights : manifest.weights()) {
+    sources.components.push_back({weights.component(), weights.file()});
+  }
+  for (const auto& tied : manifest.tied_parameters()) {
+    sources.ties.emplace_back(tied.names().begin(), tied.names().end());
+  }
+  return sources;
+}
+
+absl::StatusOr<PipelineParts> load_parts(const Package& package,
+                                         const PipelineOptions& how) {
   PipelineParts parts;
   parts.manifest = package.manifest;
   ASSIGN_OR_RETURN(NoiseSchedulers schedulers,
@@ -133,6 +143,8 @@ absl::StatusOr<PipelineParts> load_parts(const Package& package) {
   parts.schedulers = std::make_unique<NoiseSchedulers>(std::move(schedulers));
   RootModule::Options options;
   options.compute_dtype = to_scalar_type(package.manifest.compute_dtype());
+  options.weights = weight_sources(package.manifest);
+  if (how.weights_are_packed) options.weights.alignment = 1;
   for (const auto& tokenizer : package.manifest.tokenizers()) {
     ASSIGN_OR_RETURN(auto loaded,
                      Tokenizer::load(tokenizer, package.directory));
@@ -158,11 +170,11 @@ absl::StatusOr<std::unique_ptr<Pipeline>> load_pipeline(
   // LibTorch can throw wherever it reads what an archive holds.
   absl::StatusOr<PipelineParts> parts;
   RETURN_IF_ERROR(call_torch(package.manifest.module(),
-                             [&] { parts = load_parts(package); }));
+                             [&] { parts = load_parts(package, options); }));
   RETURN_IF_ERROR(parts.status());
   auto pipeline =
       std::make_unique<DiffusionPipeline>(*std::move(parts), options);
-  RETURN_IF_ERROR(pipeline->warm_up());
+  if (options.warm_up) RETURN_IF_ERROR(pipeline->warm_up());
   return pipeline;
 }
 

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "pipelines/safetensors/index.h"
 #include "platform/base/utf8.h"
 
 namespace ferry {
@@ -207,6 +208,65 @@ void check_tokenizers(const PipelineManifest& manifest,
   }
 }
 
+bool is_dotted_path(absl::string_view path) {
+  return !path.empty() && path.front() != '.' && path.back() != '.' &&
+         !absl::StrContains(path, "..") &&
+         std::all_of(path.begin(), path.end(), [](char c) {
+           return c == '.' || c == '_' ||
+                  absl::ascii_isalnum(static_cast<unsigned char>(c));
+         });
+}
+
+void check_weights(const PipelineManifest& manifest, Violations* violations) {
+  std::set<std::string> files;
+  for (int i = 0; i < manifest.weights_size(); ++i) {
+    const auto& weights = manifest.weights(i);
+    const std::string field = absl::StrCat("weights[", i, "].");
+    if (!weights.component().empty() && !is_dotted_path(weights.component())) {
+      violations->add(field + "component",
+                      "must be the dotted path of a submodule");
+    }
+    const std::string& file = weights.file();
+    violations->check_path(field + "file", file);
+    if (is_pickled_weight_file(file)) {
+      violations->add(field + "file",
+                      absl::StrCat("\"", absl::CHexEscape(file),
+                                   "\": pickled weights are refused, since to "
+                                   "load them is to run them; convert them to "
+                                   "safetensors"));
+    } else if (!absl::EndsWith(file, ".safetensors") &&
+               !absl::EndsWith(file, ".safetensors.index.json")) {
+      violations->add(field + "file",
+                      "must be a .safetensors file, or the "
+                      ".safetensors.index.json of several");
+    } else if (!files.insert(file).second) {
+      violations->add(field + "file",
+                      absl::StrCat("names ", absl::CHexEscape(file), " again"));
+    }
+  }
+}
+
+void check_ties(const PipelineManifest& manifest, Violations* violations) {
+  if (!manifest.tied_parameters().empty() && manifest.weights().empty()) {
+    violations->add("tied_parameters",
+                    "are for weights from files; there are none in weights");
+  }
+  std::set<std::string> known;
+  for (int i = 0; i < manifest.tied_parameters_size(); ++i) {
+    const auto& names = manifest.tied_parameters(i).names();
+    const std::string field = absl::StrCat("tied_parameters[", i, "].names");
+    if (names.size() < 2) violations->add(field, "must hold at least two");
+    for (const std::string& name : names) {
+      if (!is_dotted_path(name)) {
+        violations->add(field, absl::StrCat("\"", absl::CHexEscape(name),
+                                            "\" is no dotted path"));
+      } else if (!known.insert(name).second) {
+        violations->add(field, absl::StrCat("there is another ", name));
+      }
+    }
+  }
+}
+
 bool is_known_guidance(config::v1::Guidance guidance) {
   return guidance == config::v1::GUIDANCE_NONE ||
          guidance == config::v1::GUIDANCE_CLASSIFIER_FREE ||
@@ -249,6 +309,11 @@ absl::Status check_manifest(const PipelineManifest& manifest) {
   check_defaults(manifest, &violations);
   check_scheduler(manifest.scheduler(), &violations);
   check_tokenizers(manifest, &violations);
+  check_weights(manifest, &violations);
+  check_ties(manifest, &violations);
+  if (manifest.headroom_bytes() < 0) {
+    violations.add("headroom_bytes", "must not be negative");
+  }
   return violations.status();
 }
 

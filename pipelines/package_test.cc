@@ -139,6 +139,59 @@ TEST_F(PackageTest, PickledWeightsAreRefused) {
   }
 }
 
+TEST_F(PackageTest, ReadsWeightsAndTies) {
+  const auto package = load(absl::StrCat(kManifest, R"(
+weights { component: "transformer" file: "transformer/m.safetensors" }
+weights { component: "a.b_2" file: "enc/m.safetensors.index.json" }
+weights { file: "m.safetensors" }
+tied_parameters { names: "a.b_2.shared.weight" names: "a.b_2.tokens.weight" }
+headroom_bytes: 7
+)"));
+  ASSERT_TRUE(package.ok()) << package.status();
+  EXPECT_EQ(package->manifest.weights_size(), 3);
+  EXPECT_EQ(package->manifest.headroom_bytes(), 7);
+}
+
+TEST_F(PackageTest, ChecksWeightsAndTies) {
+  const std::vector<std::pair<std::string, std::string>> bad = {
+      {"weights { }", "weights[0].file: must name a file"},
+      {"weights { file: \"../m.safetensors\" }",
+       "weights[0].file: must be a relative path without \"..\""},
+      {"weights { file: \"/m.safetensors\" }",
+       "weights[0].file: must be a relative path without \"..\""},
+      {"weights { file: \"m.json\" }",
+       "weights[0].file: must be a .safetensors file, or the "
+       ".safetensors.index.json of several"},
+      {"weights { file: \"pytorch_model.bin\" }",
+       "weights[0].file: \"pytorch_model.bin\": pickled weights are refused"},
+      {"weights { file: \"m.ckpt\" }", "pickled weights are refused"},
+      {"weights { file: \"a.safetensors\" } "
+       "weights { component: \"b\" file: \"a.safetensors\" }",
+       "weights[1].file: names a.safetensors again"},
+      {"weights { component: \"a..b\" file: \"m.safetensors\" }",
+       "weights[0].component: must be the dotted path of a submodule"},
+      {"weights { component: \".a\" file: \"m.safetensors\" }",
+       "weights[0].component: must be the dotted path of a submodule"},
+      {"tied_parameters { names: \"a\" names: \"b\" }",
+       "tied_parameters: are for weights from files"},
+      {"weights { file: \"m.safetensors\" } tied_parameters { names: \"a\" }",
+       "tied_parameters[0].names: must hold at least two"},
+      {"weights { file: \"m.safetensors\" } "
+       "tied_parameters { names: \"a\" names: \"b\" } "
+       "tied_parameters { names: \"c\" names: \"a\" }",
+       "tied_parameters[1].names: there is another a"},
+      {"weights { file: \"m.safetensors\" } "
+       "tied_parameters { names: \"a b\" names: \"b\" }",
+       "tied_parameters[0].names: \"a b\" is no dotted path"},
+      {"headroom_bytes: -1", "headroom_bytes: must not be negative"},
+  };
+  for (const auto& [text, told] : bad) {
+    const absl::Status status = load(absl::StrCat(kManifest, text)).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_TRUE(absl::StrContains(status.message(), told)) << status;
+  }
+}
+
 TEST_F(PackageTest, DefaultsLieWithinTheLimits) {
   EXPECT_TRUE(absl::StrContains(error_with("height: 32", "height: 8"),
                                 "defaults.height: must be 16 to 128, is 8"));

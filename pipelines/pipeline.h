@@ -17,6 +17,12 @@ struct PipelineOptions {
   // Default 1. Threads of one operator in this process; bytes are equal for
   // equal counts.
   int intra_op_threads = 1;
+  // Whether load() runs the pipeline once, with the weights on the host. If
+  // not, the caller calls warm_up() when they are where they shall be.
+  bool warm_up = true;
+  // An offload backend will pack the weights before the first request: until
+  // then they may lie anywhere in their files.
+  bool weights_are_packed = false;
 };
 
 // A diffusion pipeline, loaded from a package (pipelines/README.md).
@@ -34,6 +40,11 @@ class Pipeline {
       const std::filesystem::path& directory, const PipelineOptions& options);
 
   virtual ~Pipeline() = default;
+
+  // As few steps as can be, at the smallest size: shows that the methods fit
+  // together, so that "loaded" means that a request can succeed, and makes the
+  // first request as fast as the others. Errors as generate(), naming the file.
+  virtual absl::Status warm_up() = 0;
 
   // What the package says: tasks, limits, schedulers, defaults and version.
   virtual const v1::Pipeline& description() const = 0;

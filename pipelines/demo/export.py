@@ -1,13 +1,16 @@
-"""Writes the package: the scripted pipeline with averaged weights in float16.
+"""Writes the package: the scripted pipeline, and averaged weights in float16.
 
-Parameters become float16; the loader brings them back to float32 once. Buffers
-keep their types.
+The archive holds the structure and the buffers. Of each parameter it has a
+placeholder, one element that is expanded to the shape; the values lie in
+safetensors files, one for each component, as diffusers lays them out. They are
+float16; the loader brings them back to float32 once.
 """
 
 import argparse
 import json
 import pathlib
 
+import safetensors.torch
 import torch
 
 import model
@@ -15,6 +18,13 @@ import tokenizer
 import train_dit
 import training
 import vae
+
+# Weight files of the components; the manifest names them.
+WEIGHTS = {
+    "text_encoder": "text_encoder/model.safetensors",
+    "transformer": "transformer/diffusion_pytorch_model.safetensors",
+    "vae": "vae/diffusion_pytorch_model.safetensors",
+}
 
 _SCHEDULER = {
     "_class_name": "FlowMatchEulerDiscreteScheduler",
@@ -57,6 +67,19 @@ def script(pipeline: model.Pipeline) -> torch.jit.ScriptModule:
     return scripted
 
 
+def write(scripted: torch.jit.ScriptModule, package: pathlib.Path) -> None:
+    """Writes the archive and the weight files; leaves placeholders."""
+    for component, file in WEIGHTS.items():
+        tensors = {name: parameter.detach().contiguous() for name, parameter
+                   in getattr(scripted, component).named_parameters()}
+        (package / file).parent.mkdir(parents=True, exist_ok=True)
+        safetensors.torch.save_file(tensors, package / file, {"format": "pt"})
+    for parameter in scripted.parameters():
+        parameter.data = torch.zeros(1, dtype=parameter.dtype).expand(
+            parameter.shape)
+    scripted.save(str(package / "pipeline.pt"))
+
+
 def main() -> None:
     here = pathlib.Path(__file__).parent
     parser = argparse.ArgumentParser(description=__doc__)
@@ -73,8 +96,7 @@ def main() -> None:
     (args.output / "tokenizer/spiece.model").write_bytes(spiece)
     (args.output / "scheduler/scheduler_config.json").write_text(
         json.dumps(_SCHEDULER, indent=2, sort_keys=True) + "\n")
-    script(build(args.work, vocabulary)).save(
-        str(args.output / "pipeline.pt"))
+    write(script(build(args.work, vocabulary)), args.output)
 
 
 if __name__ == "__main__":

@@ -9,18 +9,22 @@ import json
 import pathlib
 
 import numpy as np
+import safetensors.torch
 import torch
 from PIL import Image
 
+import export
 import shapes
 import tokenizer
 
 
 def load(package: pathlib.Path) -> torch.jit.ScriptModule:
-    """Loads the pipeline and brings its parameters to float32."""
+    """Loads the pipeline and gives it its parameters, in float32."""
     pipeline = torch.jit.load(str(package / "pipeline.pt"))
-    for parameter in pipeline.parameters():
-        parameter.data = parameter.data.float()
+    for component, file in export.WEIGHTS.items():
+        tensors = safetensors.torch.load_file(package / file)
+        for name, parameter in getattr(pipeline, component).named_parameters():
+            parameter.data = tensors[name].float()
     return pipeline
 
 

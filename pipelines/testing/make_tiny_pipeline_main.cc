@@ -1,6 +1,7 @@
 // Writes a tiny pipeline package for process tests:
 //   make_tiny_pipeline --output=DIR [--step_ms=N] …
 
+#include <cstdint>
 #include <cstdio>
 #include <string>
 
@@ -27,6 +28,14 @@ ABSL_FLAG(std::string, without_method, "", "Leave out a method.");
 ABSL_FLAG(bool, short_denoise, false, "denoise takes no conditioning.");
 ABSL_FLAG(bool, wrong_plan, false, "The plan names a missing container.");
 ABSL_FLAG(bool, forking_block, false, "The first block forks.");
+ABSL_FLAG(bool, code_only, false, "Put the weights into safetensors files.");
+ABSL_FLAG(bool, sharded, false, "With --code_only: two files a component.");
+ABSL_FLAG(int, odd_bytes, 0,
+          "With --code_only: how far weights are from a multiple of 64 bytes.");
+ABSL_FLAG(bool, tied, false, "The first two blocks have one bias.");
+ABSL_FLAG(int64_t, ballast_bytes, 0,
+          "More weights in each block of a DiT; 22000000 in 24 blocks make a "
+          "package of 528 MB.");
 
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage("Writes a tiny pipeline package.");
@@ -46,6 +55,11 @@ int main(int argc, char** argv) {
   options.short_denoise = absl::GetFlag(FLAGS_short_denoise);
   options.wrong_plan = absl::GetFlag(FLAGS_wrong_plan);
   options.forking_block = absl::GetFlag(FLAGS_forking_block);
+  options.code_only = absl::GetFlag(FLAGS_code_only);
+  options.sharded = absl::GetFlag(FLAGS_sharded);
+  options.odd_bytes = absl::GetFlag(FLAGS_odd_bytes);
+  options.tied = absl::GetFlag(FLAGS_tied);
+  options.ballast_bytes = absl::GetFlag(FLAGS_ballast_bytes);
   const absl::Status status =
       ferry::write_tiny_pipeline(absl::GetFlag(FLAGS_output), options);
   if (status.ok()) return 0;

@@ -1,10 +1,12 @@
 #include "pipelines/testing/tiny_pipeline.h"
 
 #include <fstream>
+#include <string>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
+#include "pipelines/testing/code_only.h"
 #include "pipelines/testing/tiny_root.h"
 #include "pipelines/tokenizers/testing/sentencepiece_model_writer.h"
 #include "pipelines/torchscript/torch_status.h"
@@ -72,16 +74,25 @@ absl::Status write_file(const std::filesystem::path& path,
 
 absl::Status write_tiny_pipeline(const std::filesystem::path& directory,
                                  const TinyPipelineOptions& options) {
-  RETURN_IF_ERROR(
-      write_file(directory / "ferry.txtpb", manifest_text(options)));
+  std::string manifest = manifest_text(options);
   RETURN_IF_ERROR(write_file(directory / "scheduler/scheduler_config.json",
                              kSchedulerConfig));
   RETURN_IF_ERROR(
       write_file(directory / "tokenizer/tiny.model",
                  write_sentencepiece_model(make_character_model())));
-  return call_torch("tiny pipeline", [&] {
-    make_tiny_root(options).save((directory / "pipeline.pt").string());
-  });
+  absl::Status weights;
+  RETURN_IF_ERROR(call_torch("tiny pipeline", [&] {
+    const torch::jit::Module root = make_tiny_root(options);
+    if (options.code_only) {
+      auto lines = move_weights_to_files(directory, options, root);
+      weights = lines.status();
+      if (!lines.ok()) return;
+      manifest += *lines;
+    }
+    root.save((directory / "pipeline.pt").string());
+  }));
+  RETURN_IF_ERROR(weights);
+  return write_file(directory / "ferry.txtpb", manifest);
 }
 
 }  // namespace ferry

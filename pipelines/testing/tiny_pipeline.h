@@ -7,8 +7,8 @@
 
 namespace ferry {
 
-// Writes a complete pipeline package, of 300 kB and with random but
-// fixed weights, into `directory`, which is made. Pictures are 16 to 128
+// Writes a complete pipeline package, of 300 kB without ballast and with random
+// but fixed weights, into `directory`, which is made. Pictures are 16 to 128
 // pixels wide and high, in steps of 8; 32 by default, in 4 steps.
 absl::Status write_tiny_pipeline(const std::filesystem::path& directory,
                                  const TinyPipelineOptions& options);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -39,6 +40,22 @@ struct TinyPipelineOptions {
   })";
   // Declares components and blocks; else they are found by their names.
   bool declared = true;
+
+  // The archive holds the structure only; the parameters are in safetensors
+  // files, one for each component.
+  bool code_only = false;
+  // Of code_only: each component has two files and an index.
+  bool sharded = false;
+  // Of code_only: how far tensors are from a multiple of 64 bytes. Files of
+  // others have 8, mostly.
+  int odd_bytes = 0;
+  // The first two blocks of each DiT have one bias.
+  bool tied = false;
+  // Each DiT has a parameter that it writes in every pass.
+  bool writes_parameter = false;
+  // Float32 bytes of one more parameter in each block of a DiT, all of which
+  // every pass reads: makes pipelines of any size.
+  int64_t ballast_bytes = 0;
 
   // Milliseconds that every denoise call computes for nothing, measured where
   // the package is made; longer on a busy machine. Changes no output.

@@ -115,6 +115,31 @@ def forward(self, x, t):
   return block;
 }
 
+// A block with one more parameter, of which it adds the mean.
+Module make_ballast_block(const Unit& unit, int64_t ballast_bytes) {
+  constexpr char kType[] = "__torch__.tiny.BallastBlock";
+  const auto elements = ballast_bytes / static_cast<int64_t>(sizeof(float));
+  const at::Tensor ballast =
+      at::arange(elements, at::kFloat).remainder_(251).mul_(1e-4);
+  if (const auto type = unit->get_class(c10::QualifiedName(kType))) {
+    Module block(unit, type);
+    block.setattr("weight", weights({kTinyWidth, kTinyWidth}, 0.3));
+    block.setattr("bias", weights({kTinyWidth}, 0.1));
+    block.setattr("ballast", ballast);
+    block.setattr("scale", at::full({}, 0.5));
+    return block;
+  }
+  Module block(c10::QualifiedName(kType), unit, /*shouldMangle=*/false);
+  register_block_state(block);
+  block.register_parameter("ballast", ballast, false);
+  block.define(R"(
+def forward(self, x, t):
+    y = torch.tanh(torch.matmul(x + t, self.weight) + self.bias)
+    return x + self.scale * (y + self.ballast.mean())
+)");
+  return block;
+}
+
 // What the tracer sees of a block.
 at::Tensor traced_forward(const Module& block, const at::Tensor& x,
                           const at::Tensor& t) {
@@ -161,22 +186,35 @@ std::string run_blocks(int blocks) {
 Module make_dit(const Unit& unit, const TinyPipelineOptions& options) {
   std::vector<Module> blocks;
   for (int i = 0; i < options.blocks; ++i) {
-    blocks.push_back(
-        make_tiny_block(unit, options.traced, options.forking_block && i == 0));
+    blocks.push_back(options.ballast_bytes > 0
+                         ? make_ballast_block(unit, options.ballast_bytes)
+                         : make_tiny_block(unit, options.traced,
+                                           options.forking_block && i == 0));
   }
+  if (options.tied) blocks[1].setattr("bias", blocks[0].attr("bias"));
   Module dit = make_module(unit, "Transformer");
   dit.register_module("blocks", make_container(unit, blocks));
   dit.register_parameter("proj_in", weights({4, kTinyWidth}, 0.5), false);
   dit.register_parameter("proj_out", weights({kTinyWidth, 4}, 0.3), false);
   dit.register_buffer("frequencies", weights({kTinyWidth}, 0.01));
-  dit.define(absl::StrCat(R"(
+  if (options.writes_parameter) {
+    dit.register_parameter("passes", at::zeros({2}), false);
+  }
+  dit.define(absl::StrCat(
+      R"(
 def forward(self, latents, timestep, text):
+)",
+      options.writes_parameter ? "    self.passes.add_(1)\n" : "",
+      R"(
     x = torch.matmul(latents.flatten(2).transpose(1, 2), self.proj_in)
     t = torch.sin(timestep.reshape(-1, 1, 1) * self.frequencies)
     t = t.to(latents.dtype) + text.unsqueeze(1)
 )",
-                          run_blocks(options.blocks), R"(
+      run_blocks(options.blocks), R"(
     x = torch.matmul(x, self.proj_out)
+)",
+      options.writes_parameter ? "    x = x + self.passes.sum() * 0.001\n" : "",
+      R"(
     return x.transpose(1, 2).reshape(latents.shape)
 )"));
   return dit;
@@ -232,6 +270,7 @@ void declare_components(const Unit& unit, Module& root,
   add_block_attributes(plan, "block_attrs", block_attrs);
   add_block_attributes(plan, "encoder_block_attrs",
                        {{"text_encoder", {"blocks"}}});
+  add_names(plan, "resident_dit_paths", dits);
   root.register_module("_offload_plan", plan);
 }
 

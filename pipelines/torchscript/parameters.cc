@@ -3,13 +3,17 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/empty.h>
+#include <torch/csrc/jit/ir/ir.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "offload/tensor_group.h"
+#include "pipelines/torchscript/module_state.h"
 
 namespace ferry {
 namespace {
@@ -24,6 +28,30 @@ std::string defect(const at::Tensor& tensor) {
     return "is not a dense tensor";
   }
   return "";
+}
+
+// Adds the tensors that a graph holds.
+void add_constants(const torch::jit::Block& block, const std::string& name,
+                   std::vector<NamedTensor>* tensors) {
+  namespace attr = torch::jit::attr;
+  using torch::jit::AttributeKind;
+  for (const torch::jit::Node* node : block.nodes()) {
+    for (const torch::jit::Block* inner : node->blocks()) {
+      add_constants(*inner, name, tensors);
+    }
+    if (node->kind() != torch::jit::prim::Constant ||
+        !node->hasAttribute(attr::value)) {
+      continue;
+    }
+    const AttributeKind kind = node->kindOf(attr::value);
+    if (kind == AttributeKind::t) {
+      tensors->push_back({name, node->t(attr::value)});
+    } else if (kind == AttributeKind::ts) {
+      for (const at::Tensor& tensor : node->ts(attr::value)) {
+        tensors->push_back({name, tensor});
+      }
+    }
+  }
 }
 
 // Elements of a whole storage, in another type.
@@ -57,13 +85,28 @@ class StorageConverter {
 
 absl::Status check_parameters(const torch::jit::Module& root) {
   std::vector<std::string> defects;
+  std::set<std::string> checked;
   const auto check = [&](const std::string& name, const at::Tensor& tensor) {
+    if (!checked.insert(name).second) return;
     if (const std::string text = defect(tensor); !text.empty()) {
       defects.push_back(absl::StrCat(name, " ", text));
     }
   };
   for (const auto& item : root.named_parameters()) check(item.name, item.value);
   for (const auto& item : root.named_buffers()) check(item.name, item.value);
+  // Whatever else there is needs values too.
+  std::vector<NamedTensor> others = collect_state(root._ivalue(), "").tensors;
+  for (const auto& item : root.named_modules()) {
+    for (const torch::jit::Method& method : item.value.get_methods()) {
+      add_constants(*method.graph()->block(),
+                    absl::StrCat("a constant of ", item.name,
+                                 item.name.empty() ? "" : ".", method.name()),
+                    &others);
+    }
+  }
+  for (const NamedTensor& item : others) {
+    if (item.tensor.is_meta()) check(item.path, item.tensor);
+  }
   if (defects.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrJoin(defects, "; "));
 }

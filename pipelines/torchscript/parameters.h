@@ -9,9 +9,10 @@
 
 namespace ferry {
 
-// Checks that every parameter and buffer is a dense tensor with values. Names
-// all that are quantized, sparse, nested, of another layout or on `meta`:
-// INVALID_ARGUMENT.
+// Checks that every parameter and buffer is a dense tensor, and that no tensor
+// at all, be it an attribute or a constant of a method, is on `meta`, where it
+// has no values. INVALID_ARGUMENT names all that are quantized, sparse, nested,
+// of another layout or on `meta`.
 absl::Status check_parameters(const torch::jit::Module& root);
 
 // Converts every floating parameter to `dtype` and leaves buffers alone.

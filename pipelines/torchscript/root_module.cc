@@ -5,7 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "offload/mapped_storage.h"
 #include "offload/module_discovery.h"
+#include "offload/module_tree.h"
+#include "pipelines/torchscript/attach_weights.h"
 #include "pipelines/torchscript/method_signatures.h"
 #include "pipelines/torchscript/module_tree_reader.h"
 #include "pipelines/torchscript/parameters.h"
@@ -45,6 +48,16 @@ absl::StatusOr<torch::jit::Module> read_archive(
   return absl::InvalidArgumentError(status.message());
 }
 
+// A tensor of a module or of one below it; undefined when there is none.
+at::Tensor first_tensor(const TorchscriptTree& tree, size_t module) {
+  for (const size_t index : tree.tree.subtree(module)) {
+    for (const ModuleTensor& entry : tree.tree.nodes[index].tensors) {
+      return tree.tensors.at(entry.identity);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 // The modules, behind an interface without TorchScript's headers.
@@ -73,8 +86,10 @@ class RootModule::Impl {
     const size_t first_dit = discovery.components.front().component.module;
     compute_dtype_ =
         options.compute_dtype.value_or(floating_dtype(tree.modules[first_dit]));
+    weight_ = first_tensor(tree, first_dit);
     ASSIGN_OR_RETURN(module_,
                      TorchscriptModule::create(std::move(tree), discovery));
+    copy_written_state();
     return absl::OkStatus();
   }
 
@@ -90,15 +105,32 @@ class RootModule::Impl {
     return status;
   }
 
+  c10::Device device() const {
+    return weight_.defined() ? weight_.device() : c10::Device(c10::kCPU);
+  }
+
   TorchscriptModule& module() { return *module_; }
   c10::ScalarType compute_dtype() const { return compute_dtype_; }
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
+  // What methods write cannot be a file.
+  void copy_written_state() {
+    for (const ModuleNode& node : module_->tree().nodes) {
+      for (const ModuleTensor& entry : node.tensors) {
+        if (!entry.is_written) continue;
+        const at::Tensor& tensor = module_->tensor(entry.identity);
+        copy_to_memory(tensor.storage().unsafeGetStorageImpl());
+      }
+    }
+  }
+
   // Constant after prepare().
   torch::jit::Module root_;
   std::unique_ptr<TorchscriptModule> module_;
   c10::ScalarType compute_dtype_ = c10::kFloat;
+  // One of the first DiT's; it moves when the weights are placed.
+  at::Tensor weight_;
   std::vector<std::string> warnings_;
 };
 
@@ -107,6 +139,13 @@ absl::StatusOr<std::unique_ptr<RootModule>> RootModule::load(
     const Options& options) {
   auto root = read_archive(package / file);
   if (!root.ok()) return in_file(file, root.status());
+  // Its errors name the files themselves.
+  absl::Status weights;
+  RETURN_IF_ERROR(call_torch("weights", [&] {
+    weights = attach_weights(package, options.weights, options.compute_dtype,
+                             file, *root);
+  }));
+  RETURN_IF_ERROR(weights);
   auto impl = std::make_unique<Impl>(*std::move(root));
   const absl::Status status = impl->prepare(options);
   if (!status.ok()) return in_file(file, status);
@@ -118,10 +157,12 @@ RootModule::~RootModule() = default;
 
 absl::StatusOr<Conditioning> RootModule::encode_prompt(
     const std::vector<at::Tensor>& inputs) {
-  ASSIGN_OR_RETURN(
-      const c10::IValue result,
-      impl_->call("encode_prompt",
-                  std::vector<c10::IValue>(inputs.begin(), inputs.end())));
+  std::vector<c10::IValue> arguments;
+  for (const at::Tensor& input : inputs) {
+    arguments.emplace_back(input.to(device()));
+  }
+  ASSIGN_OR_RETURN(const c10::IValue result,
+                   impl_->call("encode_prompt", std::move(arguments)));
   Conditioning conditioning;
   for (const auto& entry : result.toGenericDict()) {
     conditioning[entry.key().toStringRef()] = entry.value().toTensor();
@@ -133,14 +174,18 @@ absl::StatusOr<at::Tensor> RootModule::denoise(
     const at::Tensor& latents, const at::Tensor& timestep,
     const Conditioning& conditioning) {
   TensorDict dict;
-  for (const auto& [key, tensor] : conditioning) dict.insert(key, tensor);
+  for (const auto& [key, tensor] : conditioning) {
+    dict.insert(key, tensor.to(device()));
+  }
   ASSIGN_OR_RETURN(const c10::IValue result,
-                   impl_->call("denoise", {latents, timestep, dict}));
+                   impl_->call("denoise", {latents.to(device()),
+                                           timestep.to(device()), dict}));
   return result.toTensor();
 }
 
 absl::StatusOr<at::Tensor> RootModule::decode(const at::Tensor& latents) {
-  ASSIGN_OR_RETURN(const c10::IValue result, impl_->call("decode", {latents}));
+  ASSIGN_OR_RETURN(const c10::IValue result,
+                   impl_->call("decode", {latents.to(device())}));
   return result.toTensor();
 }
 
@@ -152,6 +197,8 @@ absl::StatusOr<std::vector<int64_t>> RootModule::latent_shape(int64_t batch,
                    impl_->call("latent_shape", {batch, height, width, frames}));
   return result.toIntVector();
 }
+
+c10::Device RootModule::device() const { return impl_->device(); }
 
 c10::ScalarType RootModule::compute_dtype() const {
   return impl_->compute_dtype();

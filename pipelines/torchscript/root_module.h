@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "pipelines/torchscript/weight_sources.h"
 
 namespace ferry {
 
@@ -34,16 +36,22 @@ class RootModule {
   struct Options {
     // Floating parameters are converted to it; nothing: they run as stored.
     std::optional<c10::ScalarType> compute_dtype;
+    // Of an archive that holds the structure only.
+    WeightSources weights;
     // One for each tokenizer: whether encode_prompt takes a mask after the ids.
     std::vector<bool> attention_masks;
   };
 
-  // Reads `package/file`; errors name `file`.
+  // Reads `package/file`, and the weight files; errors name the file.
+  // Parameters see weight files where they are mapped, but for those that
+  // methods write.
   static absl::StatusOr<std::unique_ptr<RootModule>> load(
       const std::filesystem::path& package, const std::string& file,
       const Options& options);
 
   ~RootModule();
+
+  // Inputs are brought to the device of the weights; results lie there.
 
   // `inputs`: for each tokenizer int64 ids [batch, tokens], then its mask.
   // Every tensor of the result has the batch as its first dimension.
@@ -62,6 +70,9 @@ class RootModule {
                                                     int64_t width,
                                                     int64_t frames);
 
+  // Where the weights are: on the host after load(), then where an offload
+  // backend puts them.
+  c10::Device device() const;
   // What the first DiT computes in.
   c10::ScalarType compute_dtype() const;
   OffloadableModule& offloadable_module();

@@ -168,6 +168,19 @@ TEST(ConvertParameters, KeepsTies) {
   EXPECT_EQ(module.attr("d").toTensor().scalar_type(), c10::kFloat);
 }
 
+TEST(CheckParameters, NothingMayBeLeftOnMeta) {
+  const at::Tensor meta = at::ones({2}, at::device(c10::kMeta));
+  Module module("__torch__.Meta");
+  Module child("__torch__.MetaChild");
+  child.register_attribute("plain", c10::TensorType::get(), meta);
+  child.register_attribute("list", c10::ListType::ofTensors(),
+                           c10::List<at::Tensor>({at::ones({1}), meta}));
+  module.register_module("child", child);
+  EXPECT_EQ(check_parameters(module).message(),
+            "child.plain is on the meta device and has no values; child.list.1 "
+            "is on the meta device and has no values");
+}
+
 TEST(CheckParameters, NamesEveryUnusableTensor) {
   Module module("__torch__.Odd");
   module.register_parameter("sparse", at::eye(3).to_sparse(), false);

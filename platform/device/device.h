@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -102,9 +103,11 @@ class Device : public ResourceOwner {
   virtual absl::StatusOr<bool> query(const Event& event) = 0;
   // Blocks until the latest record is complete.
   [[nodiscard]] virtual absl::Status synchronize(const Event& event) = 0;
-  // Time between two records. REQUIRES: both are timed, and complete.
-  virtual absl::StatusOr<absl::Duration> elapsed(const Event& start,
-                                                 const Event& end) = 0;
+  // Cheap. Time between two records of timed events; nothing while one of them
+  // is not complete. Other than by query(), the host learns a time only: work
+  // that it gives from now on is not ordered after them.
+  virtual absl::StatusOr<std::optional<absl::Duration>> elapsed(
+      const Event& start, const Event& end) = 0;
 
   // --- Work
 

@@ -34,7 +34,7 @@ GenerationManager::Options GenerationManager::options_from(
 }
 
 GenerationManager::GenerationManager(Options options,
-                                     const PipelineDirectory& directory,
+                                     PipelineDirectory& directory,
                                      const Clock& clock)
     : options_(std::move(options)),
       directory_(directory),
@@ -293,6 +293,9 @@ void GenerationManager::run_job(const std::shared_ptr<Job>& job,
   if (status.ok()) status = result.status();
   if (result.ok()) {
     job->set_summary(result->timings(), result->prompt_truncated());
+    if (result->has_offload()) {
+      directory_.set_offload(job->pipeline(), result->offload());
+    }
   }
 
   // One step: a client that sees the end finds the rank free.

@@ -55,7 +55,7 @@ class GenerationManager {
   static Options options_from(const DaemonConfig& config);
 
   // `directory` and `clock` must outlive the manager.
-  GenerationManager(Options options, const PipelineDirectory& directory,
+  GenerationManager(Options options, PipelineDirectory& directory,
                     const Clock& clock);
   ~GenerationManager();
   GenerationManager(const GenerationManager&) = delete;
@@ -167,7 +167,7 @@ class GenerationManager {
       EXCLUDES_LOCK(mutex_);
 
   const Options options_;
-  const PipelineDirectory& directory_;
+  PipelineDirectory& directory_;
   const Clock& clock_;
   JobRegistry registry_;
 

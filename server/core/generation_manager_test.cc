@@ -114,6 +114,7 @@ TEST_F(GenerationManagerTest, RunsAJobToItsEnd) {
   EXPECT_EQ(end.state(), v1::Job::STATE_SUCCEEDED);
   EXPECT_EQ(end.outputs(0).size_bytes(), 3);
   EXPECT_EQ(end.timings().denoise().seconds(), 3);
+  EXPECT_EQ(directory_.find(kName)->offload().total_h2d_bytes(), 1000);
   EXPECT_EQ(manager_->running(), 0);
   EXPECT_EQ((*manager_->find(end.name()))->state(), v1::Job::STATE_SUCCEEDED);
 }

@@ -28,6 +28,15 @@ void PipelineDirectory::update(
   for (const Listener& listener : listeners) listener(copy);
 }
 
+void PipelineDirectory::set_offload(const std::string& name,
+                                    const v1::OffloadReport& offload) {
+  MutexLock lock(&mutex_);
+  v1::Pipeline& pipeline = pipelines_.at(name);
+  // Another worker's state is none of this one's.
+  if (pipeline.state() != v1::Pipeline::STATE_READY) return;
+  *pipeline.mutable_offload() = offload;
+}
+
 std::optional<v1::Pipeline> PipelineDirectory::find(
     const std::string& name) const {
   MutexLock lock(&mutex_);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ferry/v1/offload_report.pb.h"
 #include "ferry/v1/pipeline.pb.h"
 #include "platform/base/mutex.h"
 
@@ -14,7 +15,8 @@ namespace ferry {
 // What is known of every configured pipeline: the one place that holds
 // v1::Pipeline messages.
 //
-// The supervisor writes it; validation, PipelineService and health read it.
+// The supervisor writes it, and the manager what ranks report of offloading;
+// validation, PipelineService and health read it.
 // The first configured pipeline is the default one.
 //
 // Threads: thread-safe. Listeners run on the writer's thread, one after the
@@ -31,6 +33,11 @@ class PipelineDirectory {
   // REQUIRES: `name` was added.
   void update(const std::string& name,
               const std::function<void(v1::Pipeline& pipeline)>& change)
+      EXCLUDES_LOCK(mutex_);
+
+  // What offloading does now, for a pipeline that is READY. No news for
+  // listeners. REQUIRES: `name` was added.
+  void set_offload(const std::string& name, const v1::OffloadReport& offload)
       EXCLUDES_LOCK(mutex_);
 
   // Returns the pipeline, or nothing. Empty: the default one.

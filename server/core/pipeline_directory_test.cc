@@ -45,5 +45,22 @@ TEST(PipelineDirectoryTest, ListenersMayReadAndSeeEveryChangeInOrder) {
   for (int i = 0; i < 100; ++i) EXPECT_EQ(seen[i], i + 1);
 }
 
+TEST(PipelineDirectoryTest, KeepsTheReportOfAPipelineThatIsReady) {
+  PipelineDirectory directory;
+  directory.add("pipelines/a");
+  int changes = 0;
+  directory.add_listener([&](const v1::Pipeline&) { ++changes; });
+  v1::OffloadReport report;
+  report.set_total_h2d_bytes(7);
+  directory.set_offload("pipelines/a", report);
+  EXPECT_FALSE(directory.find("pipelines/a")->has_offload());
+  directory.update("pipelines/a", [](v1::Pipeline& pipeline) {
+    pipeline.set_state(v1::Pipeline::STATE_READY);
+  });
+  directory.set_offload("pipelines/a", report);
+  EXPECT_EQ(directory.find("pipelines/a")->offload().total_h2d_bytes(), 7);
+  EXPECT_EQ(changes, 1);
+}
+
 }  // namespace
 }  // namespace ferry

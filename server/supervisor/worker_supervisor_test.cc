@@ -96,6 +96,7 @@ TEST_F(WorkerSupervisorTest, ServesAndStops) {
       log_.rank()->run(request(4), events);
   ASSERT_TRUE(summary.ok()) << summary.status();
   EXPECT_TRUE(summary->timings().has_denoise());
+  EXPECT_EQ(summary->offload().strategy(), "none");
   EXPECT_THAT(events.steps, ElementsAre(1, 2, 3, 4));
   ASSERT_EQ(events.chunks.size(), 1u);
   EXPECT_EQ(events.chunks[0].final_info().seed(), 7);

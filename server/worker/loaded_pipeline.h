@@ -24,7 +24,7 @@ class LoadedPipeline {
   // and the next request is taken after each.
   virtual absl::StatusOr<GenerationReport> generate(
       const v1::GenerationSpec& spec, GenerationObserver& observer) = 0;
-  // What the package says and what offloading does.
+  // What the package says, and what offloading does and did until now.
   virtual v1::Pipeline description() const = 0;
   // Such as cpu or cuda:0.
   virtual std::string device() const = 0;

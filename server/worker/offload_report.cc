@@ -8,7 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "offload/component_role.h"
+#include "offload/offload_stats.h"
 #include "offload/resolved_plan.h"
+#include "platform/device/device.h"
+#include "platform/device/device_stats.h"
+#include "server/core/proto_time.h"
 
 namespace ferry {
 namespace {
@@ -47,6 +51,27 @@ void add_notes(const ResolvedPlan& plan, v1::ComponentReport* entry) {
   }
 }
 
+void report_stats(const OffloadStats& stats, v1::OffloadReport* report) {
+  report->set_slots(stats.slots);
+  report->set_resident_bytes(stats.resident_bytes);
+  report->set_streamed_bytes(stats.streamed_bytes);
+  report->set_host_bytes(stats.host_bytes);
+  report->set_device_bytes(stats.device_bytes);
+  report->set_total_h2d_bytes(stats.h2d_bytes);
+  *report->mutable_total_exposed_stall() = to_proto(stats.exposed_stall);
+  *report->mutable_total_first_block_stall() =
+      to_proto(stats.first_block_stall);
+  report->set_total_demand_fetches(stats.demand_fetches);
+  report->set_h2d_gbps(stats.h2d_gbps());
+}
+
+// How the device reads the host's copy.
+absl::string_view host_memory_of(const DeviceStats::HostArenas& arenas) {
+  if (arenas.staged_bytes > 0) return "staged";
+  return arenas.mapped_bytes > arenas.pinned_bytes ? "registered-mapping"
+                                                   : "pinned";
+}
+
 void report_plan(const OffloadBackend& backend, v1::OffloadReport* report) {
   const ResolvedPlan& plan = *backend.plan();
   for (v1::ComponentReport& entry : *report->mutable_components()) {
@@ -64,20 +89,24 @@ void report_plan(const OffloadBackend& backend, v1::OffloadReport* report) {
     }
     add_notes(plan, &entry);
   }
-  const OffloadStats stats = backend.stats();
-  report->set_slots(stats.slots);
-  report->set_resident_bytes(stats.resident_bytes);
-  report->set_streamed_bytes(stats.streamed_bytes);
-  report->set_host_bytes(stats.host_bytes);
-  report->set_host_memory("pinned");
+  report->set_reason(backend.reason());
+  report_stats(backend.stats(), report);
 }
 
 }  // namespace
 
+void add_offload_timings(const OffloadStats& stats, v1::Timings* timings) {
+  *timings->mutable_exposed_stall() = to_proto(stats.exposed_stall);
+  *timings->mutable_first_block_stall() = to_proto(stats.first_block_stall);
+  timings->set_h2d_bytes(stats.h2d_bytes);
+  timings->set_demand_fetches(stats.demand_fetches);
+  timings->set_h2d_gbps(stats.h2d_gbps());
+}
+
 v1::OffloadReport make_offload_report(const OffloadableModule& module,
                                       const OffloadConfig& config,
                                       const OffloadBackendChoice& choice,
-                                      const Platform& platform) {
+                                      Platform& platform) {
   v1::OffloadReport report;
   const OffloadStrategy strategy = choice.backend == nullptr
                                        ? OffloadStrategy::kNone
@@ -110,6 +139,8 @@ v1::OffloadReport make_offload_report(const OffloadableModule& module,
   }
   if (choice.backend != nullptr && choice.backend->plan() != nullptr) {
     report_plan(*choice.backend, &report);
+    report.set_host_memory(
+        std::string(host_memory_of(platform.device()->stats().host_arenas)));
   }
   return report;
 }

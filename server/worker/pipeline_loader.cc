@@ -6,7 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "ferry/config/v1/platform_config.pb.h"
 #include "offload/get_offload_backend.h"
+#include "offload/host_memory_left.h"
 #include "offload/offload_config.h"
+#include "offload/offload_stats.h"
+#include "pipelines/package.h"
 #include "pipelines/pipeline.h"
 #include "platform/base/clock.h"
 #include "platform/base/logging.h"
@@ -15,6 +18,7 @@
 #include "platform/device/platform.h"
 #include "platform/device/platform_options.h"
 #include "platform/device/simulated/simulated_device_options.h"
+#include "platform/os/host_memory_limit.h"
 #include "server/core/proto_time.h"
 #include "server/worker/offload_report.h"
 #include "server/worker/offload_settings.h"
@@ -42,13 +46,24 @@ class TorchPipeline final : public LoadedPipeline {
   }
 
   absl::Status enable_offload() {
-    if (choice_.backend == nullptr) return absl::OkStatus();
-    return choice_.backend->enable(pipeline_->offloadable_module());
+    if (choice_.backend != nullptr) {
+      RETURN_IF_ERROR(choice_.backend->enable(pipeline_->offloadable_module()));
+    }
+    log_offload();
+    return absl::OkStatus();
   }
+
+  absl::Status warm_up() { return pipeline_->warm_up(); }
 
   absl::StatusOr<GenerationReport> generate(
       const v1::GenerationSpec& spec, GenerationObserver& observer) override {
-    return pipeline_->generate(spec, observer);
+    if (choice_.backend == nullptr) return pipeline_->generate(spec, observer);
+    const OffloadStats before = choice_.backend->stats();
+    ASSIGN_OR_RETURN(GenerationReport report,
+                     pipeline_->generate(spec, observer));
+    add_offload_timings(choice_.backend->stats().since(before),
+                        &report.timings);
+    return report;
   }
 
   v1::Pipeline description() const override {
@@ -61,6 +76,25 @@ class TorchPipeline final : public LoadedPipeline {
   std::string device() const override { return platform_->torch_device(); }
 
  private:
+  // Once, when it is decided.
+  void log_offload() const {
+    // Asked for in vain.
+    if (choice_.backend == nullptr && config_.offload_enabled()) {
+      log_warning("offload", {{"strategy", "none"},
+                              {"reason", choice_.reason},
+                              {"policy", config_.describe()}});
+      return;
+    }
+    const v1::OffloadReport report = make_offload_report(
+        pipeline_->offloadable_module(), config_, choice_, *platform_);
+    log_info("offload", {{"strategy", report.strategy()},
+                         {"reason", report.reason()},
+                         {"policy", report.policy()},
+                         {"resident_bytes", report.resident_bytes()},
+                         {"streamed_bytes", report.streamed_bytes()},
+                         {"slots", report.slots()}});
+  }
+
   // In this order: each stands on those before it.
   const std::unique_ptr<Platform> platform_;
   const std::unique_ptr<Pipeline> pipeline_;
@@ -94,6 +128,21 @@ absl::StatusOr<PlatformOptions> platform_options(
   return options;
 }
 
+// The operator's policy, with what the package says where the operator does
+// not.
+absl::StatusOr<OffloadConfig> offload_config(
+    const worker::v1::LoadPipelineRequest& request) {
+  ASSIGN_OR_RETURN(OffloadConfig config, make_offload_config(request));
+  ASSIGN_OR_RETURN(const Package package, Package::load(request.package_dir()));
+  if (!package.manifest.has_headroom_bytes()) return config;
+  return config.with_default_headroom(package.manifest.headroom_bytes());
+}
+
+HostMemoryLeft host_memory() {
+  const HostMemoryLimit limit = host_memory_limit();
+  return {limit.available_bytes, limit.limited_by};
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
@@ -103,25 +152,28 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
         absl::StrCat("ranks: ", request.world_size(),
                      " ranks of one pipeline are not supported; 1 is"));
   }
-  ASSIGN_OR_RETURN(OffloadConfig config, make_offload_config(request));
-  ASSIGN_OR_RETURN(const PlatformOptions options,
+  ASSIGN_OR_RETURN(OffloadConfig config, offload_config(request));
+  ASSIGN_OR_RETURN(PlatformOptions options,
                    platform_options(request.platform()));
+  options.cuda.index = request.rank();
+  options.cuda.pin_host_memory = config.pin_memory();
   ASSIGN_OR_RETURN(std::unique_ptr<Platform> platform, get_platform(options));
   ASSIGN_OR_RETURN(OffloadBackendChoice choice,
-                   get_offload_backend(config, *platform));
+                   get_offload_backend(config, *platform, host_memory));
   const absl::Duration start = Clock::real().monotonic();
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<Pipeline> pipeline,
-      Pipeline::load(request.package_dir(), {request.intra_op_threads()}));
+  // What shall run elsewhere is not tried on the host, where it may take long.
+  const bool runs_on_host = platform->torch_device() == "cpu";
+  ASSIGN_OR_RETURN(std::unique_ptr<Pipeline> pipeline,
+                   Pipeline::load(request.package_dir(),
+                                  {request.intra_op_threads(), runs_on_host,
+                                   choice.backend != nullptr}));
   log_info(
       "pipeline loaded",
       {{"pipeline", request.pipeline()},
        {"seconds", absl::ToDoubleSeconds(Clock::real().monotonic() - start)},
        {"threads", request.intra_op_threads()},
        {"platform", platform->name()},
-       {"device", platform->torch_device()},
-       {"offload", choice.reason},
-       {"policy", config.describe()}});
+       {"device", platform->torch_device()}});
   for (const std::string& note : config.notes()) {
     log_info("offload configuration", {{"note", note}});
   }
@@ -129,6 +181,7 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
       std::make_unique<TorchPipeline>(std::move(platform), std::move(pipeline),
                                       std::move(config), std::move(choice));
   RETURN_IF_ERROR(loaded->enable_offload());
+  if (!runs_on_host) RETURN_IF_ERROR(loaded->warm_up());
   return loaded;
 }
 

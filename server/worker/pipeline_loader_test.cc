@@ -1,10 +1,12 @@
 #include "server/worker/pipeline_loader.h"
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pipelines/testing/tiny_pipeline.h"
@@ -12,6 +14,7 @@
 namespace ferry {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 class CountingObserver final : public GenerationObserver {
@@ -54,6 +57,16 @@ class PipelineLoaderTest : public ::testing::Test {
     return observer.outputs;
   }
 
+  static v1::Timings generate_once(LoadedPipeline& pipeline) {
+    CountingObserver observer;
+    v1::GenerationSpec spec = pipeline.description().defaults();
+    spec.set_prompt("a red circle");
+    spec.set_num_images(1);
+    const auto report = pipeline.generate(spec, observer);
+    EXPECT_TRUE(report.ok()) << report.status();
+    return report.ok() ? report->timings : v1::Timings();
+  }
+
   static worker::v1::LoadPipelineRequest request_;
 };
 
@@ -81,6 +94,7 @@ TEST_F(PipelineLoaderTest, ReportsThatTheCpuDoesNotOffload) {
     }
   }
   EXPECT_TRUE(has_dit);
+  EXPECT_FALSE(generate_once(**loaded).has_exposed_stall());
   EXPECT_GT(bytes, 0);
   EXPECT_EQ(report.resident_bytes(), bytes);
   EXPECT_EQ(report.host_bytes(), bytes);
@@ -123,20 +137,79 @@ TEST_F(PipelineLoaderTest, OffloadedItGeneratesTheSame) {
   }
 }
 
+TEST_F(PipelineLoaderTest, ReportsWhatStreamingTook) {
+  worker::v1::LoadPipelineRequest request = request_;
+  request.mutable_platform()->set_platform("simulated");
+  request.mutable_platform()->set_simulated_h2d_gbps(0.01);
+  request.mutable_offload()->set_mode("layer");
+  request.mutable_offload()->add_components("dit");
+  const auto loaded = load_pipeline(request);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const v1::OffloadReport before = (*loaded)->description().offload();
+  EXPECT_EQ(before.reason(), "asked for");
+  EXPECT_EQ(before.policy().find("strategy layer_wise"), 0u);
+  EXPECT_GT(before.device_bytes(), before.resident_bytes());
+  const v1::Timings timings = generate_once(**loaded);
+  EXPECT_GT(timings.h2d_bytes(), before.streamed_bytes());
+  EXPECT_NEAR(timings.h2d_gbps(), 0.01, 0.002);
+  EXPECT_EQ(timings.demand_fetches(), 0);
+  EXPECT_GT(timings.first_block_stall().nanos(), 0);
+  EXPECT_GT(timings.exposed_stall().nanos(),
+            timings.first_block_stall().nanos());
+  const v1::OffloadReport after = (*loaded)->description().offload();
+  EXPECT_EQ(after.total_h2d_bytes() - before.total_h2d_bytes(),
+            timings.h2d_bytes());
+  EXPECT_GE(after.total_exposed_stall().nanos(),
+            timings.exposed_stall().nanos());
+  EXPECT_GT(after.h2d_gbps(), 0);
+}
+
 TEST_F(PipelineLoaderTest, WhatDoesNotFitIsRefusedByPhase) {
   worker::v1::LoadPipelineRequest request = request_;
   request.mutable_platform()->set_platform("simulated");
-  request.mutable_platform()->set_simulated_device_memory(4096);
-  const absl::Status status = load_pipeline(request).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("memory"));
+  request.mutable_platform()->set_simulated_device_memory(65536);
+  for (const char* mode : {"auto", "layer", "module"}) {
+    request.mutable_offload()->set_mode(mode);
+    request.mutable_offload()->clear_components();
+    if (request.offload().mode() != "auto") {
+      request.mutable_offload()->add_components("dit");
+    }
+    const absl::Status status = load_pipeline(request).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    for (const char* phase : {"encode_prompt", "denoise", "decode"}) {
+      EXPECT_THAT(std::string(status.message()),
+                  ContainsRegex(absl::StrCat(
+                      phase,
+                      " needs [0-9]+ bytes of device memory .*, and "
+                      "65536 are free")));
+    }
+  }
+}
+
+TEST_F(PipelineLoaderTest, ThePackagesHeadroomIsTheDefault) {
+  const std::filesystem::path directory =
+      std::filesystem::path(::testing::TempDir()) / "headroom";
+  ASSERT_TRUE(write_tiny_pipeline(directory, {}).ok());
+  std::ofstream(directory / "ferry.txtpb", std::ios::app)
+      << "headroom_bytes: 1000000\n";
+  worker::v1::LoadPipelineRequest request = request_;
+  request.set_package_dir(directory);
+  request.mutable_platform()->set_platform("simulated");
+  request.mutable_platform()->set_simulated_device_memory(1'000'000);
+  EXPECT_THAT(std::string(load_pipeline(request).status().message()),
+              HasSubstr("headroom 1000000"));
+  request.mutable_offload()->set_mode("auto");
+  request.mutable_offload()->set_headroom_bytes(0);
+  EXPECT_TRUE(load_pipeline(request).ok());
 }
 
 TEST_F(PipelineLoaderTest, NamesWhatIsWrongWithThePlatform) {
   worker::v1::LoadPipelineRequest request = request_;
   request.mutable_platform()->set_platform("cuda");
+  // No machine has so many.
+  request.set_rank(99);
   EXPECT_THAT(std::string(load_pipeline(request).status().message()),
-              HasSubstr("this build has no \"cuda\""));
+              HasSubstr("platform: cuda: "));
   request.mutable_platform()->set_platform("simulated");
   request.mutable_platform()->set_simulated_copy_engines(0);
   EXPECT_THAT(std::string(load_pipeline(request).status().message()),

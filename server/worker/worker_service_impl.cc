@@ -142,6 +142,11 @@ void WorkerServiceImpl::generate(const RunGenerationRequest& request,
     RunGenerationResponse event;
     *event.mutable_summary()->mutable_timings() = std::move(report->timings);
     event.mutable_summary()->set_prompt_truncated(report->prompt_truncated);
+    v1::Pipeline description = loaded_->description();
+    if (description.has_offload()) {
+      event.mutable_summary()->mutable_offload()->Swap(
+          description.mutable_offload());
+    }
     events.push(std::move(event));
   }
   events.finish(report.status());

@@ -26,8 +26,9 @@ double median(std::vector<double> values) {
                                 : (values[middle - 1] + values[middle]) / 2;
 }
 
-double median_ratio(int pairs, const std::function<double()>& first,
-                    const std::function<double()>& second) {
+std::vector<double> measure_ratios(int pairs,
+                                   const std::function<double()>& first,
+                                   const std::function<double()>& second) {
   std::vector<double> ratios;
   for (int i = 0; i < pairs; ++i) {
     double a = 0;
@@ -38,7 +39,12 @@ double median_ratio(int pairs, const std::function<double()>& first,
     std::cerr << absl::StrFormat("pair %2d: %10.1f : %10.1f = %.3f\n", i + 1, a,
                                  b, ratios.back());
   }
-  return median(std::move(ratios));
+  return ratios;
+}
+
+double median_ratio(int pairs, const std::function<double()>& first,
+                    const std::function<double()>& second) {
+  return median(measure_ratios(pairs, first, second));
 }
 
 void require(bool condition, absl::string_view what) {

@@ -17,8 +17,12 @@ void report(absl::string_view name, double value, absl::string_view unit,
 double median(std::vector<double> values);
 
 // Measures `first` and `second` in turn, `pairs` times, each of them first in
-// every other pair: whatever drifts meets both alike. Returns the median of
-// first ÷ second; standard error tells of every pair.
+// every other pair: whatever drifts meets both alike. Returns first ÷ second of
+// each; standard error tells of every pair.
+std::vector<double> measure_ratios(int pairs,
+                                   const std::function<double()>& first,
+                                   const std::function<double()>& second);
+// The median of these.
 double median_ratio(int pairs, const std::function<double()>& first,
                     const std::function<double()>& second);
 

@@ -2,11 +2,15 @@
 
 #include <grpcpp/client_context.h>
 
+#include <algorithm>
 #include <functional>
+#include <iostream>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -23,10 +27,15 @@
 namespace ferry {
 namespace {
 
-constexpr int kPairs = 9;
+// Each with processes and connections of its own: what they happen to be like
+// stays for their lives.
+constexpr int kRounds = 5;
+constexpr int kPairs = 5;
 constexpr int kEdge = 2048;
 constexpr int kImages = 8;
 constexpr int64_t kOutputBytes = int64_t{kImages} * kEdge * kEdge * 3;
+// Not timed: what has arrived, or is about to, before anybody reads.
+constexpr int64_t kLeadBytes = int64_t{16} << 20;
 
 // A pipeline that makes large pictures, quickly.
 std::string package() {
@@ -42,8 +51,8 @@ std::string package() {
   return directory;
 }
 
-// `wait` is called once the first event has come, and no further one is read
-// before it returns.
+// Of what comes after the lead. `wait` is called once the first event has come,
+// and no further one is read before it returns.
 double mib_per_second(v1::GenerationService::Stub& stub,
                       const v1::GenerateRequest& request,
                       const std::function<void(const v1::Job&)>& wait) {
@@ -51,26 +60,28 @@ double mib_per_second(v1::GenerationService::Stub& stub,
   const auto reader = stub.Generate(&context, request);
   v1::GenerateResponse response;
   require(reader->Read(&response), "Generate: no event");
-  int64_t bytes =
-      static_cast<int64_t>(response.event().output_chunk().data().size());
   wait(response.event().job());
-  const absl::Time start = absl::Now();
-  while (reader->Read(&response)) {
+  int64_t bytes = 0;
+  int64_t lead = 0;
+  absl::Time start;
+  do {
     bytes +=
         static_cast<int64_t>(response.event().output_chunk().data().size());
-  }
+    if (lead > 0 || bytes < kLeadBytes) continue;
+    lead = bytes;
+    start = absl::Now();
+  } while (reader->Read(&response));
   const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
   const grpc::Status status = reader->Finish();
   require(status.ok(), absl::StrCat("Generate: ", describe(status)));
   require(bytes >= kOutputBytes, "Generate: too few bytes");
-  return static_cast<double>(bytes) / (1 << 20) / seconds;
+  return static_cast<double>(bytes - lead) / (1 << 20) / seconds;
 }
 
-}  // namespace
-
-void measure_stream_rate() {
+// The ratios of some pairs with a daemon and a bare server of their own.
+std::vector<double> measure_round(const std::string& package) {
   Daemon::Options options;
-  options.pipelines = {{"bench", package()}};
+  options.pipelines = {{"bench", package}};
   Daemon daemon(options);
   require(daemon.wait_until_ready(),
           absl::StrCat("ferryd does not get ready: ", daemon.log()));
@@ -95,17 +106,32 @@ void measure_stream_rate() {
   v1::GenerateRequest bare_request;
   bare_request.mutable_spec()->set_num_images(
       static_cast<int>(kOutputBytes / kBarePieceBytes) + 1);
-
-  const double ratio = median_ratio(
+  return measure_ratios(
       kPairs,
       [&] {
         return mib_per_second(daemon.generation(), request, until_finished);
       },
       [&] { return mib_per_second(bare.stub(), bare_request, [](auto&) {}); });
-  report("stream_mib_per_s_ratio", ratio, "ratio",
+}
+
+}  // namespace
+
+void measure_stream_rate() {
+  const std::string directory = package();
+  std::vector<double> ratios;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::vector<double> some = measure_round(directory);
+    ratios.insert(ratios.end(), some.begin(), some.end());
+  }
+  std::sort(ratios.begin(), ratios.end());
+  std::cerr << absl::StrFormat("half of them from %.3f to %.3f\n",
+                               ratios[ratios.size() / 4],
+                               ratios[ratios.size() * 3 / 4]);
+  report("stream_mib_per_s_ratio", median(ratios), "ratio",
          absl::StrCat("bare gRPC stream of 1 MiB messages, ",
-                      kOutputBytes >> 20, " MiB, median of ", kPairs,
-                      " alternating pairs; at least 0.8"));
+                      kOutputBytes >> 20, " MiB, median of ", kRounds * kPairs,
+                      " alternating pairs with ", kRounds,
+                      " servers each; at least 0.8"));
 }
 
 }  // namespace ferry

@@ -12,6 +12,7 @@ const std::vector<FuzzTarget>& fuzz_targets() {
       {"log_text", fuzz_log_text},
       {"manifest", fuzz_manifest},
       {"request", fuzz_request},
+      {"safetensors", fuzz_safetensors},
       {"scheduler_config", fuzz_scheduler_config},
       {"server_config", fuzz_server_config},
       {"tokenizer", fuzz_tokenizer},

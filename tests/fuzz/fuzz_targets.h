@@ -14,6 +14,7 @@ void fuzz_job_names(absl::string_view input);
 void fuzz_log_text(absl::string_view input);
 void fuzz_manifest(absl::string_view input);
 void fuzz_request(absl::string_view input);
+void fuzz_safetensors(absl::string_view input);
 void fuzz_scheduler_config(absl::string_view input);
 void fuzz_server_config(absl::string_view input);
 void fuzz_tokenizer(absl::string_view input);

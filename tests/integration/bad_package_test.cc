@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/daemon_fixture.h"
@@ -19,6 +20,7 @@ namespace ferry {
 namespace {
 
 using grpc::health::v1::HealthCheckResponse;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 // A damaged copy of a package and what the error must name.
@@ -38,6 +40,29 @@ void truncate_file(const std::string& path) {
   const std::string content = read_file(path).value_or("");
   ASSERT_FALSE(content.empty()) << path;
   write_file(path, content.substr(0, content.size() / 2));
+}
+
+// Weight files of packages whose archive holds the structure only.
+std::vector<Damage> weight_damages() {
+  const std::string file = "/transformer/diffusion_pytorch_model.safetensors";
+  return {
+      {"truncated-weights",
+       {"--code_only"},
+       [=](const std::string& package) { truncate_file(package + file); },
+       {file.substr(1), "truncated"}},
+      {"missing-weights",
+       {"--code_only"},
+       [=](const std::string& package) { remove_file(package + file); },
+       {file.substr(1), "cannot be opened"}},
+      {"pickled-weights",
+       {"--code_only"},
+       [=](const std::string& package) {
+         const std::string manifest = package + "/ferry.txtpb";
+         write_file(manifest, absl::StrReplaceAll(*read_file(manifest),
+                                                  {{".safetensors", ".bin"}}));
+       },
+       {"weights[2].file", "pickled weights are refused"}},
+  };
 }
 
 // Files that are missing, broken or wrong.
@@ -138,6 +163,7 @@ std::vector<Damage> module_damages() {
 TEST(BadPackageTest, EveryDamageIsNamed) {
   std::vector<Damage> damages = file_damages();
   for (Damage& damage : module_damages()) damages.push_back(std::move(damage));
+  for (Damage& damage : weight_damages()) damages.push_back(std::move(damage));
   Daemon::Options options;
   options.flags = {"--exit_on_load_error=false"};
   for (const Damage& damage : damages) {
@@ -178,6 +204,24 @@ TEST(BadPackageTest, LoadErrorEndsTheDaemon) {
   const auto exit = daemon.process().wait(kPatience);
   ASSERT_TRUE(exit.has_value()) << daemon.log();
   EXPECT_THAT(daemon.log(), HasSubstr("pipeline.pt"));
+  expect_closes(daemon, 2);
+}
+
+TEST(BadPackageTest, WhatTheDeviceHasNoRoomForEndsTheDaemon) {
+  Daemon::Options options;
+  options.pipelines = {{"large", make_package()}};
+  options.flags = {"--platform=simulated", "--simulated_device_memory=65536",
+                   "--exit_on_load_error=true"};
+  Daemon daemon(options);
+  const auto exit = daemon.process().wait(kPatience);
+  ASSERT_TRUE(exit.has_value()) << daemon.log();
+  for (const char* phase : {"encode_prompt", "denoise", "decode"}) {
+    EXPECT_THAT(daemon.log(),
+                ContainsRegex(absl::StrCat(phase,
+                                           " needs [0-9]+ bytes of "
+                                           "device memory")));
+  }
+  EXPECT_THAT(daemon.log(), HasSubstr(", and 65536 are free"));
   expect_closes(daemon, 2);
 }
 

@@ -7,8 +7,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "platform/device/mapping.h"
 #include "platform/device/resource_owner.h"
-#include "platform/device/simulated/mapping.h"
 
 namespace ferry {
 

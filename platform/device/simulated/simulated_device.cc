@@ -161,7 +161,9 @@ absl::StatusOr<Event> SimulatedDevice::create_event(bool timed) {
   events_[index] = EventState{};
   events_[index].is_live = true;
   events_[index].is_timed = timed;
-  return Event(this, static_cast<int64_t>(index) + 1);
+  const int64_t id = static_cast<int64_t>(index) + 1;
+  engine_.add_event(id);
+  return Event(this, id);
 }
 
 void SimulatedDevice::destroy_event(int64_t event) {
@@ -234,24 +236,23 @@ absl::Status SimulatedDevice::synchronize(const Event& event) {
   return engine_.error();
 }
 
-absl::StatusOr<absl::Duration> SimulatedDevice::elapsed(const Event& start,
-                                                        const Event& end) {
+absl::StatusOr<std::optional<absl::Duration>> SimulatedDevice::elapsed(
+    const Event& start, const Event& end) {
   RETURN_IF_ERROR(engine_.error());
   MutexLock lock(&mutex_);
-  std::array<absl::Duration, 2> times;
+  std::array<std::optional<absl::Duration>, 2> times;
   for (size_t i = 0; i < times.size(); ++i) {
     const Event& event = i == 0 ? start : end;
     ASSIGN_OR_RETURN(const EventState* const state, recorded_event(event));
-    const std::optional<absl::Duration> at =
-        engine_.recorded_at(event.id(), state->record);
-    if (!state->is_timed || !at) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "elapsed time: the ", i == 0 ? "first" : "second", " event is ",
-          state->is_timed ? "not complete yet" : "not a timed one"));
+    if (!state->is_timed) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("elapsed time: the ", i == 0 ? "first" : "second",
+                       " event is not a timed one"));
     }
-    times[i] = *at;
+    times[i] = engine_.recorded_at(event.id(), state->record);
   }
-  return times[1] - times[0];
+  if (!times[0] || !times[1]) return std::nullopt;
+  return *times[1] - *times[0];
 }
 
 absl::StatusOr<SimulatedDevice::EventState*> SimulatedDevice::find_event(

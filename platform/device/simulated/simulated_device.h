@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -79,8 +80,8 @@ class SimulatedDevice final : public Device {
   absl::Status wait(Stream stream, const Event& event) override;
   absl::StatusOr<bool> query(const Event& event) override;
   absl::Status synchronize(const Event& event) override;
-  absl::StatusOr<absl::Duration> elapsed(const Event& start,
-                                         const Event& end) override;
+  absl::StatusOr<std::optional<absl::Duration>> elapsed(
+      const Event& start, const Event& end) override;
 
   absl::Status copy_async(Stream stream, const Copy& copy) override;
   absl::Status mark_access(Stream stream, AccessKind kind, const void* data,

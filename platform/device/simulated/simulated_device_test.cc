@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -148,8 +149,7 @@ TEST_F(StoppedTimeTest, CopiesOfOneStreamRunOneAfterTheOther) {
   const Event start = recorded(copy_);
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(load(copy_).ok());
   const Event end = recorded(copy_);
-  EXPECT_EQ(device_.elapsed(start, end).status().code(),
-            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(*device_.elapsed(start, end), std::nullopt);
   for (int i = 0; i < 3; ++i) {
     EXPECT_FALSE(*device_.query(end));
     advance(kCopyTime);
@@ -281,7 +281,7 @@ TEST_F(RealTimeTest, AWaitOfAComputeStreamBlocksUntilTheBytesAreThere) {
   // That is how a stall is measured.
   const auto stall = device_.elapsed(before, after);
   ASSERT_TRUE(stall.ok()) << stall.status();
-  EXPECT_GT(*stall, absl::ZeroDuration());
+  EXPECT_GT(**stall, absl::ZeroDuration());
 }
 
 TEST_F(RealTimeTest, ACopyFromPageableMemoryBlocksTheHost) {

@@ -121,6 +121,12 @@ StreamEngine::Point StreamEngine::last(int64_t stream) const {
   return {stream, state(stream).given};
 }
 
+void StreamEngine::add_event(int64_t event) {
+  MutexLock lock(&mutex_);
+  const auto count = static_cast<size_t>(event) + 1;
+  if (count > record_times_.size()) record_times_.resize(count);
+}
+
 bool StreamEngine::reached(const Point& point) const {
   MutexLock lock(&mutex_);
   return state(point.stream).done >= point.sequence;
@@ -144,11 +150,9 @@ void StreamEngine::await_all() {
 std::optional<absl::Duration> StreamEngine::recorded_at(int64_t event,
                                                         int64_t record) const {
   MutexLock lock(&mutex_);
-  const auto index = static_cast<size_t>(event);
-  if (index >= record_times_.size() || record_times_[index].record != record) {
-    return std::nullopt;
-  }
-  return record_times_[index].at;
+  const RecordTime& time = record_times_[static_cast<size_t>(event)];
+  if (time.record != record) return std::nullopt;
+  return time.at;
 }
 
 absl::Status StreamEngine::error() const {
@@ -254,9 +258,7 @@ void StreamEngine::run_wait(StreamState& stream, const Operation& operation) {
 
 void StreamEngine::run_record(const StreamState& stream,
                               const Operation& operation) {
-  const auto index = static_cast<size_t>(operation.event);
-  if (index >= record_times_.size()) record_times_.resize(index + 1);
-  RecordTime& time = record_times_[index];
+  RecordTime& time = record_times_[static_cast<size_t>(operation.event)];
   if (time.record < operation.record) time = {operation.record, stream.time};
 }
 

@@ -88,6 +88,8 @@ class StreamEngine {
   // The last operation that the stream was given.
   Point last(int64_t stream) const EXCLUDES_LOCK(mutex_);
 
+  // From now on records of this event are timed without an allocation.
+  void add_event(int64_t event) EXCLUDES_LOCK(mutex_);
   bool reached(const Point& point) const EXCLUDES_LOCK(mutex_);
   // Blocks until the point is reached.
   void await(const Point& point) EXCLUDES_LOCK(mutex_);

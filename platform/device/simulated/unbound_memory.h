@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "platform/device/simulated/mapping.h"
+#include "platform/device/mapping.h"
 
 namespace ferry {
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -20,7 +21,8 @@ enum class Duty { kWait, kRecord, kSynchronize, kCopy, kAudit };
 // A device that lets one duty of a program go: the call says OK and does
 // nothing. A program is proven when each such mutant of it is found out, by the
 // checker of the simulated device below or by other bytes. A mutant that
-// survives is a call that the program does not need.
+// survives is a call that the program does not need. Timed events serve to
+// measure: to record one is no duty.
 //
 // Useful for: every program that takes a Device&. Handles are those of the
 // device below. Threads: thread-safe.
@@ -38,8 +40,9 @@ class MutatingDevice final : public Device {
   }
 
   absl::Status record(const Event& event, Stream stream) override {
-    return drops(Duty::kRecord) ? absl::OkStatus()
-                                : device_.record(event, stream);
+    return !is_timed(event) && drops(Duty::kRecord)
+               ? absl::OkStatus()
+               : device_.record(event, stream);
   }
   absl::Status wait(Stream stream, const Event& event) override {
     return drops(Duty::kWait) ? absl::OkStatus() : device_.wait(stream, event);
@@ -92,13 +95,21 @@ class MutatingDevice final : public Device {
     return device_.acquire_stream(kind, label);
   }
   absl::StatusOr<Event> create_event(bool timed) override {
-    return device_.create_event(timed);
+    absl::StatusOr<Event> event = device_.create_event(timed);
+    if (!event.ok()) return event;
+    MutexLock lock(&mutex_);
+    if (timed) {
+      timed_.insert(event->id());
+    } else {
+      timed_.erase(event->id());
+    }
+    return event;
   }
   absl::StatusOr<bool> query(const Event& event) override {
     return device_.query(event);
   }
-  absl::StatusOr<absl::Duration> elapsed(const Event& start,
-                                         const Event& end) override {
+  absl::StatusOr<std::optional<absl::Duration>> elapsed(
+      const Event& start, const Event& end) override {
     return device_.elapsed(start, end);
   }
   absl::Status mark_access(Stream stream, AccessKind kind, const void* data,
@@ -135,6 +146,11 @@ class MutatingDevice final : public Device {
   }
 
  private:
+  bool is_timed(const Event& event) const EXCLUDES_LOCK(mutex_) {
+    MutexLock lock(&mutex_);
+    return event && timed_.count(event.id()) > 0;
+  }
+
   bool drops(Duty duty) const EXCLUDES_LOCK(mutex_) {
     if (duties_.count(duty) == 0) return false;
     MutexLock lock(&mutex_);
@@ -149,6 +165,8 @@ class MutatingDevice final : public Device {
 
   mutable Mutex mutex_;
   mutable std::vector<Duty> calls_ GUARDED_BY(mutex_);
+  // Ids of the live ones, and perhaps of some that are gone.
+  std::set<int64_t> timed_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ferry

@@ -112,6 +112,7 @@ class FakeRank final : public Rank {
     if (!status.ok()) return status;
     worker::v1::GenerationSummary summary;
     summary.mutable_timings()->mutable_denoise()->set_seconds(3);
+    summary.mutable_offload()->set_total_h2d_bytes(1000);
     return summary;
   }
 

@@ -1,4 +1,4 @@
-#include "platform/device/simulated/mapping.h"
+#include "platform/device/mapping.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

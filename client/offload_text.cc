@@ -1,0 +1,91 @@
+#include "client/offload_text.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "client/error_report.h"
+#include "client/text_format.h"
+
+namespace ferry {
+namespace {
+
+// `12.3ms`: waits are shorter than what people wait for.
+std::string wait_text(const google::protobuf::Duration& duration) {
+  return absl::FormatDuration(
+      absl::Trunc(to_duration(duration), absl::Microseconds(100)));
+}
+
+std::string copied_text(int64_t bytes, double gbps) {
+  if (gbps <= 0) return short_bytes(bytes);
+  return absl::StrFormat("%s at %.3g GB/s", short_bytes(bytes), gbps);
+}
+
+std::string waited_text(const google::protobuf::Duration& stall,
+                        const google::protobuf::Duration& first_block_stall,
+                        int64_t demand_fetches) {
+  return absl::StrCat(wait_text(stall), " for weights, of that ",
+                      wait_text(first_block_stall), " for first blocks; ",
+                      demand_fetches, " blocks came late");
+}
+
+}  // namespace
+
+OffloadRows offload_rows(const v1::OffloadReport& report) {
+  OffloadRows rows = {
+      {"offload", absl::StrCat(printable(report.strategy()), ": ",
+                               printable(report.reason()))},
+      {"policy", printable(report.policy())},
+      {"device", printable(report.device())}};
+  if (report.device_bytes() > 0) {
+    std::string text =
+        absl::StrCat(short_bytes(report.device_bytes()), ", ",
+                     short_bytes(report.resident_bytes()), " of them resident");
+    if (report.slots() > 0)
+      absl::StrAppend(&text, ", ", report.slots(), " slots");
+    rows.push_back({"device memory", std::move(text)});
+  }
+  if (report.host_bytes() > 0) {
+    rows.push_back(
+        {"host memory", absl::StrCat(short_bytes(report.host_bytes()), ", ",
+                                     printable(report.host_memory()))});
+  }
+  if (report.streamed_bytes() == 0) return rows;
+  rows.push_back({"streamed", absl::StrCat(short_bytes(report.streamed_bytes()),
+                                           " that come and go")});
+  rows.push_back(
+      {"copied", copied_text(report.total_h2d_bytes(), report.h2d_gbps())});
+  rows.push_back({"waited", waited_text(report.total_exposed_stall(),
+                                        report.total_first_block_stall(),
+                                        report.total_demand_fetches())});
+  return rows;
+}
+
+std::string component_table(const v1::OffloadReport& report) {
+  if (report.components().empty()) return "";
+  OffloadRows rows = {
+      {"COMPONENT", "ROLE", "PLACEMENT", "BLOCKS", "RESIDENT", "BYTES"}};
+  std::string notes;
+  for (const v1::ComponentReport& component : report.components()) {
+    const bool has_blocks = component.blocks() > 0;
+    rows.push_back(
+        {printable(component.path()), printable(component.role()),
+         printable(component.placement()),
+         has_blocks ? absl::StrCat(component.blocks()) : "-",
+         has_blocks ? absl::StrCat(component.resident_blocks()) : "-",
+         short_bytes(component.bytes())});
+    for (const std::string& note : component.notes()) {
+      absl::StrAppend(&notes, "stays: ", printable(note), "\n");
+    }
+  }
+  return table(rows) + notes;
+}
+
+OffloadRows offload_rows(const v1::Timings& timings) {
+  if (timings.h2d_bytes() == 0) return {};
+  return {{"copied", copied_text(timings.h2d_bytes(), timings.h2d_gbps())},
+          {"waited",
+           waited_text(timings.exposed_stall(), timings.first_block_stall(),
+                       timings.demand_fetches())}};
+}
+
+}  // namespace ferry

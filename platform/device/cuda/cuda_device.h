@@ -1,0 +1,136 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "platform/base/mutex.h"
+#include "platform/device/cuda/cuda_api.h"
+#include "platform/device/cuda/cuda_device_options.h"
+#include "platform/device/cuda/cuda_errors.h"
+#include "platform/device/cuda/cuda_host_memory.h"
+#include "platform/device/cuda/cuda_torch.h"
+#include "platform/device/cuda/staged_copies.h"
+#include "platform/device/device.h"
+
+namespace ferry {
+
+// A GPU.
+//
+// - Device arenas come from cudaMalloc, beside LibTorch's allocator, which
+//   would scatter them. An allocation is tried once.
+// - Leased streams are streams of their own, of the highest priority for
+//   transfers; none waits for the default stream. LibTorch takes them as
+//   current streams.
+// - Host arenas: CudaHostMemory. Copies from and to host memory that is not
+//   registered are staged (StagedCopies).
+// - What the hardware finds out by itself (mark_access, discard, audit) costs
+//   nothing here; a wait for an event that was never recorded does not go
+//   unnoticed.
+//
+// Threads: thread-safe. Calls that need it make the device CUDA's current one
+// of the calling thread.
+class CudaDevice final : public Device {
+ public:
+  // FAILED_PRECONDITION says why the device cannot be used. `api` and `torch`
+  // must outlive it, and `torch` be loaded before a stream is asked for.
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> create(
+      const CudaDeviceOptions& options, CudaApi* api, CudaTorch* torch);
+
+  absl::StatusOr<MemoryInfo> memory_info() const override;
+  // Of cudaMalloc, which maps large pages.
+  int64_t allocation_granularity() const override { return 2 << 20; }
+  absl::StatusOr<DeviceArena> allocate(int64_t bytes,
+                                       absl::string_view label) override;
+  absl::StatusOr<HostArena> allocate_host(int64_t bytes,
+                                          absl::string_view label) override;
+  absl::StatusOr<HostArena> map_host_file(int fd, int64_t offset, int64_t bytes,
+                                          absl::string_view label) override;
+  void empty_cache() override { torch_.empty_cache(); }
+  DeviceStats stats() const override;
+
+  Stream current_stream() const override;
+  Stream exchange_current_stream(Stream stream) override;
+  absl::StatusOr<StreamLease> acquire_stream(StreamKind kind,
+                                             absl::string_view label) override;
+  absl::Status synchronize(Stream stream) override;
+  absl::Status synchronize() override;
+
+  absl::StatusOr<Event> create_event(bool timed) override;
+  absl::Status record(const Event& event, Stream stream) override;
+  absl::Status wait(Stream stream, const Event& event) override;
+  absl::StatusOr<bool> query(const Event& event) override;
+  absl::Status synchronize(const Event& event) override;
+  absl::StatusOr<std::optional<absl::Duration>> elapsed(
+      const Event& start, const Event& end) override;
+
+  absl::Status copy_async(Stream stream, const Copy& copy) override;
+  absl::Status mark_access(Stream, AccessKind, const void*, int64_t) override {
+    return absl::OkStatus();
+  }
+  absl::Status discard(Stream, void*, int64_t) override {
+    return absl::OkStatus();
+  }
+
+  absl::Status audit(const void*, int64_t) const override {
+    return absl::OkStatus();
+  }
+  // A kernel that reads there fails.
+  absl::StatusOr<void*> unbound_data(int64_t) override { return nullptr; }
+
+  void release_stream(Stream stream) override;
+  void destroy_event(int64_t event) override;
+  absl::Status free_device(void* data) override;
+  absl::Status free_host(void* data) override;
+  absl::Status begin_host_access(AccessKind kind, void* data,
+                                 int64_t bytes) override;
+  absl::Status end_host_access(AccessKind, void*, int64_t) override {
+    return absl::OkStatus();
+  }
+  void keep_error(const absl::Status& status) override;
+
+ private:
+  // What an Event's id points to.
+  struct EventState;
+
+  CudaDevice(const CudaDeviceOptions& options, CudaApi* api, CudaTorch* torch,
+             CudaHostMemory::Abilities abilities, int transfer_priority);
+
+  // Makes the device the thread's current one.
+  absl::Status use() const;
+  // The stream to give work to. The default stream is that of the thread's
+  // current device.
+  absl::StatusOr<cudaStream_t> handle(Stream stream) const;
+  absl::StatusOr<EventState*> recorded(const Event& event) const;
+  absl::StatusOr<HostArena> own_host(absl::StatusOr<void*> data, int64_t bytes);
+  absl::Status copy_host(cudaStream_t stream, const Copy& copy);
+  absl::Status copy_pieces(cudaStream_t stream, const Copy& copy,
+                           int64_t first_bytes);
+  absl::Status copy_bytes(cudaStream_t stream, const Copy& copy);
+  void count(const Copy& copy, bool is_pageable, bool is_staged)
+      EXCLUDES_LOCK(mutex_);
+
+  // Constant after construction.
+  const CudaDeviceOptions options_;
+  CudaApi& api_;
+  CudaTorch& torch_;
+  const int transfer_priority_;
+
+  // Internally synchronized.
+  mutable CudaErrors errors_;
+  CudaHostMemory host_memory_;
+  StagedCopies staged_copies_;
+
+  mutable Mutex mutex_;
+  // Bytes that arenas take, by their address.
+  std::map<const void*, int64_t> arenas_ GUARDED_BY(mutex_);
+  DeviceStats stats_ GUARDED_BY(mutex_);
+  absl::Status kept_error_ GUARDED_BY(mutex_);
+};
+
+}  // namespace ferry

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "offload/hook_registry.h"
+#include "offload/module_tree.h"
+#include "offload/offloadable_module.h"
+
+namespace ferry {
+
+// A block of a TimedModule.
+struct TimedBlock {
+  // Of its weights; a multiple of 256.
+  int64_t bytes = 0;
+  // How long it computes, by the clock.
+  absl::Duration compute;
+};
+
+// Busy until so much time has passed.
+void compute_for(absl::Duration duration);
+
+// A DiT whose blocks hold so many bytes and compute so long, for measuring what
+// is around them. A pass allocates nothing.
+//
+// Threads: not thread-safe.
+class TimedModule final : public OffloadableModule {
+ public:
+  // `tensors_per_block` share a block's bytes evenly.
+  TimedModule(std::vector<TimedBlock> blocks, int tensors_per_block);
+  TimedModule(const TimedModule&) = delete;
+  TimedModule& operator=(const TimedModule&) = delete;
+
+  // One pass over the blocks, with their hooks.
+  absl::Status run_pass() {
+    return run_pass([](absl::Duration) {});
+  }
+  // The same; tells for each block how long the host was in its hooks.
+  absl::Status run_pass(absl::FunctionRef<void(absl::Duration)> on_block);
+
+  const std::vector<OffloadableComponent>& components() const override {
+    return components_;
+  }
+  const ModuleTree& tree() const override { return tree_; }
+  const at::Tensor& tensor(int64_t identity) const override {
+    return tensors_[static_cast<size_t>(identity)];
+  }
+  const std::vector<std::string>& obstacles() const override {
+    return obstacles_;
+  }
+  HookRegistry* hooks(size_t module) override { return hooks_[module].get(); }
+  void reset_hooks() override;
+
+ private:
+  // A module below another one, with hooks of its own; its index.
+  size_t add_module(size_t parent, const std::string& name);
+  void add_tensor(size_t module, const std::string& name, int64_t bytes);
+
+  const std::vector<TimedBlock> blocks_;
+  const std::vector<std::string> obstacles_;
+  ModuleTree tree_;
+  // By identity.
+  std::vector<at::Tensor> tensors_;
+  // By module.
+  std::vector<std::unique_ptr<HookRegistry>> hooks_;
+  std::vector<OffloadableComponent> components_;
+};
+
+}  // namespace ferry

@@ -1,0 +1,43 @@
+"""What `make demo` shows of offloading: tools/demo_offload.py."""
+
+import re
+import subprocess
+import unittest
+
+# The demo's diffusion transformer, in bytes on the device.
+TRANSFORMER_BYTES = 5_000_000
+
+
+class DemoTest(unittest.TestCase):
+
+    def test_every_strategy_makes_the_same_picture(self):
+        result = subprocess.run(
+            ["python3", "tools/demo_offload.py", "server/frontend/ferryd",
+             "client/ferryctl", "pipelines/demo/package"],
+            check=False, text=True, capture_output=True)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        lines = result.stdout.splitlines()
+        self.assertEqual(lines[-1], "all pictures are the same")
+        rows = [re.split(r"  +", line) for line in lines[1:-1]]
+        self.assertEqual(
+            [row[:2] for row in rows],
+            [["auto-large", "none"], ["module", "model_level"],
+             ["layer", "layer_wise"],
+             ["layer-resident", "distributed_layer_wise"],
+             ["layer-budget", "distributed_layer_wise"],
+             ["auto-small", "distributed_layer_wise"]])
+        self.assertEqual(len({row[7] for row in rows}), 1)
+        self.assertRegex(rows[0][7], "^[0-9a-f]{16}$")
+        for name, strategy, memory, used, _, stalled, copied, _ in rows:
+            memory, used, copied = (int(text.replace(",", ""))
+                                    for text in (memory, used, copied))
+            self.assertLessEqual(used, memory, name)
+            self.assertEqual(copied > 0, strategy != "none", name)
+            self.assertEqual(stalled == "0 ms", strategy == "none", name)
+            # From there on the device is smaller than the transformer.
+            self.assertEqual(memory < TRANSFORMER_BYTES,
+                             strategy.endswith("layer_wise"), name)
+
+
+if __name__ == "__main__":
+    unittest.main()
