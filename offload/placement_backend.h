@@ -23,7 +23,7 @@ struct PlacementBackendOptions {
   int slots = 2;
   // What the host has left. What the tensors hold now comes back as they are
   // packed.
-  HostMemoryQuery host_memory;
+  HostMemoryQuery host_memory = nullptr;
 };
 
 // The backend of one rank: every strategy without AllGather.

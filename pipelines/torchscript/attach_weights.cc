@@ -163,10 +163,9 @@ class Attacher {
       }
       return;
     }
+    // By another name of the module that holds it.
     if (parameter->source != nullptr) {
-      refuse(tensor, "is the parameter ", parameter->path, ", as tensor ",
-             quote_name(parameter->source->entry.name), " of ",
-             parameter->source->file->name(), " is; one of them must go");
+      check_same(*parameter->source, tensor, "which is the same parameter");
       return;
     }
     parameter->source = &tensor;
@@ -210,7 +209,7 @@ class Attacher {
     for (const Parameter* member : members) {
       if (member->source == nullptr) continue;
       if (source == nullptr) source = member->source;
-      check_same(*source, *member->source);
+      check_same(*source, *member->source, "to which it is tied");
     }
     if (source == nullptr) return;
     for (Parameter* member : members) {
@@ -220,7 +219,8 @@ class Attacher {
   }
 
   // Of two tensors that are one.
-  void check_same(const StoredTensor& a, const StoredTensor& b) {
+  void check_same(const StoredTensor& a, const StoredTensor& b,
+                  const char* why) {
     if (&a == &b) return;
     if (a.entry.dtype == b.entry.dtype && a.entry.shape == b.entry.shape &&
         std::memcmp(a.data(), b.data(), static_cast<size_t>(a.entry.bytes)) ==
@@ -228,7 +228,7 @@ class Attacher {
       return;
     }
     refuse(b, "differs from tensor ", quote_name(a.entry.name), " of ",
-           a.file->name(), ", to which it is tied");
+           a.file->name(), ", ", why);
   }
 
   void find_missing(bool no_files) {

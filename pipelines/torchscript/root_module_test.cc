@@ -173,8 +173,9 @@ TEST(CheckParameters, NothingMayBeLeftOnMeta) {
   Module module("__torch__.Meta");
   Module child("__torch__.MetaChild");
   child.register_attribute("plain", c10::TensorType::get(), meta);
-  child.register_attribute("list", c10::ListType::ofTensors(),
-                           c10::List<at::Tensor>({at::ones({1}), meta}));
+  child.register_attribute(
+      "list", c10::ListType::ofTensors(),
+      c10::List<at::Tensor>({at::ones({1}), meta.clone()}));
   module.register_module("child", child);
   EXPECT_EQ(check_parameters(module).message(),
             "child.plain is on the meta device and has no values; child.list.1 "
