@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
+#include "offload/module_tree.h"
 #include "offload/offloadable_module.h"
 #include "pipelines/testing/tiny_root.h"
 #include "pipelines/torchscript/parameters.h"
@@ -58,6 +59,35 @@ TEST_F(RootModuleTest, RunsTheFourMethods) {
   const auto pictures = (*root)->decode(*output);
   ASSERT_TRUE(pictures.ok()) << pictures.status();
   EXPECT_EQ(pictures->sizes(), at::IntArrayRef({2, 3, 32, 64}));
+}
+
+// As an offload backend moves them. On the meta device nothing is computed, and
+// operators refuse tensors of two devices.
+TEST_F(RootModuleTest, InputsFollowTheWeights) {
+  const auto root = load(make_tiny_root({}));
+  ASSERT_TRUE(root.ok()) << root.status();
+  EXPECT_TRUE((*root)->device().is_cpu());
+  OffloadableModule& module = (*root)->offloadable_module();
+  for (const ModuleNode& node : module.tree().nodes) {
+    for (const ModuleTensor& entry : node.tensors) {
+      const at::Tensor tensor = module.tensor(entry.identity);
+      tensor.unsafeGetTensorImpl()->shallow_copy_from(
+          tensor.to(at::kMeta).getIntrusivePtr());
+    }
+  }
+  EXPECT_TRUE((*root)->device().is_meta());
+  const auto conditioning =
+      (*root)->encode_prompt({at::ones({2, 16}, at::kLong)});
+  ASSERT_TRUE(conditioning.ok()) << conditioning.status();
+  EXPECT_TRUE(conditioning->at("text").is_meta());
+  const at::Tensor latents = at::ones({2, 4, 4, 8});
+  const auto output = (*root)->denoise(latents, at::full({2}, 800.0),
+                                       {{"text", at::ones({2, kTinyWidth})}});
+  ASSERT_TRUE(output.ok()) << output.status();
+  EXPECT_TRUE(output->is_meta());
+  const auto pictures = (*root)->decode(latents);
+  ASSERT_TRUE(pictures.ok()) << pictures.status();
+  EXPECT_TRUE(pictures->is_meta());
 }
 
 TEST_F(RootModuleTest, ShowsComponentsToOffloading) {

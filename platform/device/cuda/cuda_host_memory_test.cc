@@ -244,9 +244,8 @@ TEST_F(CudaHostMemoryTest, LiesOnTheDevicesNode) {
   api_.machine().pci_bus_id = "0000:AB:00.0";
   const HostArena arena = *device().allocate_host(kPage, "image");
   int policy = -1;
-  const long failed =  // NOLINT(google-runtime-int): as the call has it.
-      ::syscall(SYS_get_mempolicy, &policy, nullptr, 0, arena.data(),
-                MPOL_F_ADDR);
+  const long failed = ::syscall(SYS_get_mempolicy, &policy, nullptr, 0,
+                                arena.data(), MPOL_F_ADDR);
   if (failed != 0 || policy == MPOL_DEFAULT) {
     GTEST_SKIP() << "this system lets nobody choose a node";
   }

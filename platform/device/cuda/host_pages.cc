@@ -66,10 +66,8 @@ std::optional<int> find_numa_node(const std::filesystem::path& sysfs,
 }
 
 absl::Status prefer_numa_node(void* data, int64_t bytes, int node) {
-  constexpr int kBits =
-      8 * sizeof(unsigned long);  // NOLINT(google-runtime-int)
-  std::array<unsigned long, kMaxNodes / kBits> nodes =
-      {};  // NOLINT(google-runtime-int)
+  constexpr int kBits = 8 * sizeof(unsigned long);
+  std::array<unsigned long, kMaxNodes / kBits> nodes = {};
   nodes[static_cast<size_t>(node / kBits)] = 1UL << (node % kBits);
   // The kernel takes one node less than it is told of.
   if (::syscall(SYS_mbind, data, bytes, MPOL_PREFERRED, nodes.data(),
