@@ -12,7 +12,7 @@
 
 namespace ferry {
 
-// Refuses to run a component whose state is neither in device memory nor
+// Refuses to run a component while state is neither in device memory nor
 // unbound, with what Device::audit() says and the tensor's path. Tells the
 // device that written state may have been written when the component has run.
 //
@@ -27,7 +27,7 @@ class AuditHook final : public ModelHook {
     int64_t bytes = 0;
   };
 
-  // `tensors`: all that the component reaches. Of those that share a storage
+  // `tensors`: all that the component may reach. Of those that share a storage
   // one is looked at.
   AuditHook(std::string name, Device& device, Written written,
             const std::vector<NamedTensor>& tensors);

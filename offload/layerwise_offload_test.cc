@@ -1,13 +1,19 @@
+#include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
+#include "offload/forward_output.h"
+#include "offload/hook_registry.h"
+#include "offload/model_hook.h"
+#include "offload/offload_backend.h"
 #include "offload/placement_backend.h"
 #include "offload/testing/checked_platform.h"
 #include "offload/testing/toy_module.h"
@@ -222,25 +228,69 @@ TEST_F(LayerwiseOffloadTest, HostMemoryDoesNotGrowOverRounds) {
   EXPECT_EQ(device().stats().host.bytes_in_use, once);
 }
 
-TEST_F(LayerwiseOffloadTest, OthersHooksStay) {
-  class OthersHook : public ModelHook {
-   public:
-    const std::string& name() const override { return name_; }
-    absl::Status pre_forward() override { return absl::OkStatus(); }
-    absl::Status post_forward(ForwardOutput& /*output*/) override {
-      return absl::OkStatus();
-    }
+// What other hooks do: one counts calls, one changes what a block returns, as a
+// cache does that remembers it.
+class OthersHook : public ModelHook {
+ public:
+  OthersHook(std::string name, double factor)
+      : name_(std::move(name)), factor_(factor) {}
 
-   private:
-    const std::string name_ = "cache";
-  };
-  start({}, 2);
-  HookRegistry* const hooks =
-      module_->components()[0].stacks[0].blocks[1].hooks;
-  ASSERT_TRUE(hooks->add(std::make_unique<OthersHook>()).ok());
-  expect_same(0, in_order(4));
+  const std::string& name() const override { return name_; }
+  absl::Status pre_forward() override {
+    ++calls_;
+    return absl::OkStatus();
+  }
+  absl::Status post_forward(ForwardOutput& output) override {
+    output.replace_tensors(
+        [&](const at::Tensor& tensor) { return tensor * factor_; });
+    return absl::OkStatus();
+  }
+  int calls() const { return calls_; }
+
+ private:
+  const std::string name_;
+  const double factor_;
+  int calls_ = 0;
+};
+
+TEST_F(LayerwiseOffloadTest, OthersHooksComposeAndStay) {
+  ToyOptions options;
+  options.returns_views = true;
+  // Before it and after it.
+  start(options, 2);
   ASSERT_EQ(backend_->disable(), absl::OkStatus());
-  EXPECT_EQ(module_->hook_names(), std::vector<std::string>{"cache"});
+  for (ToyModule* module : {module_.get(), twin_.get()}) {
+    HookRegistry* const hooks =
+        module->components()[0].stacks[0].blocks[1].hooks;
+    ASSERT_TRUE(hooks->add(std::make_unique<OthersHook>("cache", 0.5)).ok());
+  }
+  ASSERT_EQ(backend_->enable(*module_), absl::OkStatus());
+  OthersHook* profiler = nullptr;
+  for (ToyModule* module : {twin_.get(), module_.get()}) {
+    auto hook = std::make_unique<OthersHook>("profiler", 1.0);
+    profiler = hook.get();
+    HookRegistry* const hooks =
+        module->components()[0].stacks[0].blocks[1].hooks;
+    ASSERT_TRUE(hooks->add(std::move(hook)).ok());
+  }
+  expect_same(0, in_order(4));
+  // A cache that skips blocks.
+  expect_same(0, {0, 3});
+  expect_same(0, {1, 1, 2});
+  EXPECT_EQ(profiler->calls(), 3);
+  ASSERT_EQ(backend_->disable(), absl::OkStatus());
+  EXPECT_EQ(module_->hook_names(),
+            (std::vector<std::string>{"cache", "profiler"}));
+}
+
+TEST_F(LayerwiseOffloadTest, AnAllocationThatFailsOnceIsTriedAgain) {
+  ToyModule module({});
+  PlacementBackend backend(platform_, layerwise_policy(), {2});
+  for (int nth = 1; nth <= 2; ++nth) {
+    device().faults().fail(FaultPoint::kAllocate, nth);
+    EXPECT_EQ(backend.enable(module), absl::OkStatus()) << nth;
+    ASSERT_EQ(backend.disable(), absl::OkStatus());
+  }
 }
 
 TEST_F(LayerwiseOffloadTest, TooLittleMemoryIsSaidWithNumbers) {

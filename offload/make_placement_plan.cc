@@ -56,9 +56,7 @@ class Maker {
     shared_.owner = "shared state";
     result_.resident.push_back(std::move(shared_));
     result_.written.owner = "written state";
-    for (const OffloadableComponent& component : module_.components()) {
-      add_audit(component);
-    }
+    add_audits();
     return std::move(result_);
   }
 
@@ -194,17 +192,33 @@ class Maker {
                        });
   }
 
-  void add_audit(const OffloadableComponent& component) {
-    PlacementPlan::Audit audit;
-    audit.hooks = component.hooks;
-    for (const size_t index : tree().subtree(component.module)) {
-      for (const ModuleTensor& tensor : tree().nodes[index].tensors) {
-        audit.tensors.push_back(
-            {absl::StrCat(component.path, ": ", tensor.name),
-             module_.tensor(tensor.identity)});
+  // Before each component runs, what it reaches is looked at, and what belongs
+  // to no component, since the root's methods reach that.
+  void add_audits() {
+    std::set<size_t> below;
+    for (const OffloadableComponent& component : module_.components()) {
+      PlacementPlan::Audit audit;
+      audit.hooks = component.hooks;
+      for (const size_t index : tree().subtree(component.module)) {
+        add_tensors(index, component.path, &audit);
+        below.insert(index);
+      }
+      result_.audits.push_back(std::move(audit));
+    }
+    for (const size_t index : tree().subtree(0)) {
+      if (below.count(index) > 0) continue;
+      for (PlacementPlan::Audit& audit : result_.audits) {
+        add_tensors(index, "pipeline", &audit);
       }
     }
-    result_.audits.push_back(std::move(audit));
+  }
+
+  void add_tensors(size_t index, const std::string& path,
+                   PlacementPlan::Audit* audit) const {
+    for (const ModuleTensor& tensor : tree().nodes[index].tensors) {
+      audit->tensors.push_back({absl::StrCat(path, ": ", tensor.name),
+                                module_.tensor(tensor.identity)});
+    }
   }
 
   OffloadableModule& module_;

@@ -95,6 +95,37 @@ TEST_F(ModelLevelOffloadTest, WeightsAreNeverCopiedBack) {
   EXPECT_EQ(device().stats().device_to_host.count, 1);
 }
 
+TEST_F(ModelLevelOffloadTest, AnAbandonedComponentLeavesItUsable) {
+  ASSERT_EQ(backend_.enable(module_), absl::OkStatus());
+  for (const size_t component : {0, 2}) {
+    EXPECT_EQ(module_.abandon(component, 1), absl::OkStatus());
+    expect_same({1, 0, 2});
+  }
+  ASSERT_EQ(backend_.disable(), absl::OkStatus());
+  EXPECT_EQ(state_of(module_), state_of(twin_));
+}
+
+TEST_F(ModelLevelOffloadTest, AnErrorOfTheDeviceEndsThePassOnly) {
+  ASSERT_EQ(backend_.enable(module_), absl::OkStatus());
+  expect_same({2});
+  int failures = 0;
+  for (const FaultPoint point :
+       {FaultPoint::kRecord, FaultPoint::kWait, FaultPoint::kCopy}) {
+    for (int nth = 1; nth <= 3; ++nth) {
+      device().faults().fail(point, nth);
+      if (module_.run(0, toy_input()).ok()) {
+        ASSERT_TRUE(twin_.run(0, toy_input()).ok());
+      } else {
+        ++failures;
+      }
+      device().faults().fail(point, 1000);
+      expect_same({0, 1, 2});
+    }
+  }
+  EXPECT_GE(failures, 3);
+  ASSERT_EQ(backend_.disable(), absl::OkStatus());
+}
+
 TEST_F(ModelLevelOffloadTest, AComponentThatRunsIsNotReplaced) {
   ASSERT_EQ(backend_.enable(module_), absl::OkStatus());
   ASSERT_EQ(module_.components()[0].hooks->pre_forward(), absl::OkStatus());

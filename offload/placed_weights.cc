@@ -126,8 +126,12 @@ absl::Status PlacedWeights::reserve_residents(const PlacementPlan& plan) {
 
 absl::Status PlacedWeights::reserve_ring(const PlacementPlan::Ring& plan) {
   Ring ring;
+  ASSIGN_OR_RETURN(
+      ring.copy_stream,
+      device_.acquire_stream(StreamKind::kTransfer,
+                             absl::StrCat("weights of ", plan.options.name)));
   ASSIGN_OR_RETURN(ring.ring,
-                   BlockRing::create(device_, copy_stream_.get(),
+                   BlockRing::create(device_, ring.copy_stream.get(),
                                      slot_bytes(plan), plan.options));
   rings_.push_back(std::move(ring));
   return absl::OkStatus();

@@ -69,6 +69,8 @@ class PlacedWeights {
     AccessKind access = AccessKind::kRead;
   };
   struct Ring {
+    // Of its own: rings need no order between them.
+    StreamLease copy_stream;
     std::vector<std::unique_ptr<BlockImage>> images;
     std::unique_ptr<BlockRing> ring;
   };
@@ -102,6 +104,7 @@ class PlacedWeights {
   const std::string hook_prefix_;
 
   Stage stage_ = Stage::kEmpty;
+  // Of what is resident.
   StreamLease copy_stream_;
   DeviceArena resident_memory_;
   std::vector<Resident> residents_;

@@ -135,7 +135,29 @@ void ToyModule::add_tensor(size_t module, const std::string& name,
   tree_.nodes[module].tensors.push_back(std::move(entry));
 }
 
-// Tensors: projection, counter. Of a block: weight, bias, scale.
+// Tensors: weight, bias, scale.
+std::vector<OffloadableBlock> ToyModule::add_blocks(size_t module,
+                                                    const std::string& path,
+                                                    const std::string& list,
+                                                    int count) {
+  const size_t container = add_module(module, list);
+  tree_.nodes[container].is_list = true;
+  std::vector<OffloadableBlock> blocks;
+  for (int b = 0; b < count; ++b) {
+    OffloadableBlock block;
+    block.path = absl::StrCat(path, ".", list, ".", b);
+    block.module = add_module(container, absl::StrCat(b));
+    block.hooks = add_registry(block.module, block.path);
+    add_tensor(block.module, "weight",
+               make_values({kToyWidth, kToyWidth}, tensors_.size()));
+    add_tensor(block.module, "bias", make_values({kToyWidth}, tensors_.size()));
+    add_tensor(block.module, "scale", at::scalar_tensor(0.9 + 0.01 * b));
+    blocks.push_back(std::move(block));
+  }
+  return blocks;
+}
+
+// Tensors: projection, counter.
 void ToyModule::add_component(const std::string& name, ComponentRole role,
                               int blocks) {
   OffloadableComponent component;
@@ -143,27 +165,19 @@ void ToyModule::add_component(const std::string& name, ComponentRole role,
   component.role = role;
   component.module = add_module(0, name);
   component.hooks = add_registry(component.module, name);
-  size_t number = tensors_.size();
   add_tensor(component.module, "projection",
-             make_values({kToyWidth, kToyWidth}, number++));
+             make_values({kToyWidth, kToyWidth}, tensors_.size()));
   add_tensor(component.module, "counter", at::zeros({1}),
              options_.counts ? "is written by run" : "", options_.counts);
   if (blocks > 0) {
-    const size_t list = add_module(component.module, "blocks");
-    tree_.nodes[list].is_list = true;
-    BlockStack stack;
-    for (int b = 0; b < blocks; ++b) {
-      OffloadableBlock block;
-      block.path = absl::StrCat(name, ".blocks.", b);
-      block.module = add_module(list, absl::StrCat(b));
-      block.hooks = add_registry(block.module, block.path);
-      add_tensor(block.module, "weight",
-                 make_values({kToyWidth, kToyWidth}, number++));
-      add_tensor(block.module, "bias", make_values({kToyWidth}, number++));
-      add_tensor(block.module, "scale", at::scalar_tensor(0.9 + 0.01 * b));
-      stack.blocks.push_back(std::move(block));
-    }
-    component.stacks.push_back(std::move(stack));
+    component.stacks.push_back(
+        {add_blocks(component.module, name, "blocks", blocks)});
+  }
+  if (role == ComponentRole::kDit && options_.child_blocks > 0) {
+    const size_t child = add_module(component.module, "context");
+    tree_.plan->offload_submodules["context"] = "layers";
+    child_blocks_[component.module] = add_blocks(
+        child, absl::StrCat(name, ".context"), "layers", options_.child_blocks);
   }
   components_.push_back(std::move(component));
 }
@@ -197,22 +211,31 @@ absl::Status ToyModule::abandon(size_t component, size_t block) {
   return status;
 }
 
+absl::StatusOr<at::Tensor> ToyModule::run_block(
+    const OffloadableBlock& block, const at::Tensor& x,
+    std::vector<at::Tensor>* views) {
+  RETURN_IF_ERROR(block.hooks->pre_forward());
+  const at::Tensor bias = read(block.module, 1);
+  const at::Tensor y = at::tanh(at::matmul(x, read(block.module, 0)) + bias) *
+                       read(block.module, 2);
+  TensorListOutput output({y, bias.narrow(0, 2, 4)});
+  RETURN_IF_ERROR(block.hooks->post_forward(output));
+  views->push_back(output.at(1));
+  return output.at(0);
+}
+
 absl::StatusOr<at::Tensor> ToyModule::run_hooked(
     const OffloadableComponent& component, at::Tensor x,
     const std::vector<size_t>& order) {
   RETURN_IF_ERROR(component.hooks->pre_forward());
   x = at::tanh(at::matmul(x, read(component.module, 0)));
   std::vector<at::Tensor> views;
+  for (const OffloadableBlock& block : child_blocks_[component.module]) {
+    ASSIGN_OR_RETURN(x, run_block(block, x, &views));
+  }
   for (const size_t index : order) {
-    const OffloadableBlock& block = component.stacks[0].blocks[index];
-    RETURN_IF_ERROR(block.hooks->pre_forward());
-    const at::Tensor bias = read(block.module, 1);
-    x = at::tanh(at::matmul(x, read(block.module, 0)) + bias) *
-        read(block.module, 2);
-    TensorListOutput output({x, bias.narrow(0, 2, 4)});
-    RETURN_IF_ERROR(block.hooks->post_forward(output));
-    x = output.at(0);
-    views.push_back(output.at(1));
+    ASSIGN_OR_RETURN(x,
+                     run_block(component.stacks[0].blocks[index], x, &views));
   }
   if (options_.returns_views) {
     for (const at::Tensor& view : views) x = x + view.sum();

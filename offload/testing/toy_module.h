@@ -45,6 +45,8 @@ struct ToyOptions {
   int vaes = 0;
   // Of each DiT and encoder; VAEs have none.
   int blocks = 4;
+  // Of a child of each DiT, whose residency is its own; 0 without a child.
+  int child_blocks = 0;
   // Components count their passes: state that is written.
   bool counts = true;
   // Blocks return a view of their bias too, which is used after the last one.
@@ -106,6 +108,14 @@ class ToyModule final : public OffloadableModule {
                   const at::Tensor& tensor, const std::string& reason = "",
                   bool is_written = false);
   void add_component(const std::string& name, ComponentRole role, int blocks);
+  // Blocks of a module, in a list of this name.
+  std::vector<OffloadableBlock> add_blocks(size_t module,
+                                           const std::string& path,
+                                           const std::string& list, int count);
+  // Runs a block; appends a view of its weights.
+  absl::StatusOr<at::Tensor> run_block(const OffloadableBlock& block,
+                                       const at::Tensor& x,
+                                       std::vector<at::Tensor>* views);
   absl::StatusOr<at::Tensor> run_hooked(const OffloadableComponent& component,
                                         at::Tensor x,
                                         const std::vector<size_t>& order);
@@ -117,6 +127,8 @@ class ToyModule final : public OffloadableModule {
   // By module.
   std::map<size_t, std::unique_ptr<HookRegistry>> registries_;
   std::vector<OffloadableComponent> components_;
+  // Blocks of the children of DiTs, by the DiT's module.
+  std::map<size_t, std::vector<OffloadableBlock>> child_blocks_;
   std::vector<std::string> obstacles_;
 };
 

@@ -85,32 +85,32 @@ void run_post_forward(const c10::IValue& self, c10::IValue* value) {
   }
 }
 
-// Stack: self, x → x.
+// Stack: x, self → x.
 void pre_forward_operator(Stack& stack) {
-  run_pre_forward(torch::jit::peek(stack, 0, 2));
-  stack.erase(stack.end() - 2);
+  run_pre_forward(stack.back());
+  stack.pop_back();
 }
 
 // Stack: self →.
 void pre_forward_alone_operator(Stack& stack) {
-  run_pre_forward(torch::jit::peek(stack, 0, 1));
+  run_pre_forward(stack.back());
   stack.pop_back();
 }
 
-// Stack: self, x → x.
+// Stack: x, self → x.
 void post_forward_operator(Stack& stack) {
-  run_post_forward(torch::jit::peek(stack, 0, 2), &stack.back());
-  stack.erase(stack.end() - 2);
+  const c10::IValue self = torch::jit::pop(stack);
+  run_post_forward(self, &stack.back());
 }
 
 const torch::jit::RegisterOperators kRegisterOperators({
-    torch::jit::Operator("ferry::pre_forward(Any self, t x) -> t",
+    torch::jit::Operator("ferry::pre_forward(t x, Any self) -> t",
                          pre_forward_operator,
                          c10::AliasAnalysisKind::CONSERVATIVE),
     torch::jit::Operator("ferry::pre_forward.alone(Any self) -> ()",
                          pre_forward_alone_operator,
                          c10::AliasAnalysisKind::CONSERVATIVE),
-    torch::jit::Operator("ferry::post_forward(Any self, t x) -> t",
+    torch::jit::Operator("ferry::post_forward(t x, Any self) -> t",
                          post_forward_operator,
                          c10::AliasAnalysisKind::CONSERVATIVE),
 });
@@ -127,7 +127,8 @@ std::vector<GraphFunction*> methods_of(const torch::jit::Module& module) {
 
 bool has_hook_points(const Graph& graph) {
   for (const Node* node : graph.nodes()) {
-    if (node->kind() == pre_symbol() && node->input(0) == graph.inputs()[0]) {
+    if (node->kind() == pre_symbol() &&
+        node->inputs().back() == graph.inputs()[0]) {
       return true;
     }
   }
@@ -138,7 +139,7 @@ void insert_into(Graph& graph) {
   Value* const self = graph.inputs()[0];
   if (graph.inputs().size() > 1) {
     Value* const input = graph.inputs()[1];
-    Node* const pre = graph.create(pre_symbol(), {self, input}, 1);
+    Node* const pre = graph.create(pre_symbol(), {input, self}, 1);
     pre->output()->setType(input->type());
     graph.prependNode(pre);
     input->replaceAllUsesAfterNodeWith(pre, pre->output());
@@ -146,7 +147,7 @@ void insert_into(Graph& graph) {
     graph.prependNode(graph.create(pre_symbol(), {self}, 0));
   }
   Value* const output = graph.outputs()[0];
-  Node* const post = graph.create(post_symbol(), {self, output}, 1);
+  Node* const post = graph.create(post_symbol(), {output, self}, 1);
   post->output()->setType(output->type());
   graph.appendNode(post);
   graph.return_node()->replaceInput(0, post->output());

@@ -24,12 +24,16 @@ struct HookTarget {
 // The interpreter inlines submodules, so nothing outside the graphs sees a
 // block being called. Therefore every method of every target gets, right after
 // load,
-//   ferry::pre_forward(Any self, t x) -> t    at the top; x: the first input
+//   ferry::pre_forward(t x, Any self) -> t    at the top; x: the first input
 //   ferry::pre_forward.alone(Any self) -> ()  at the top, without inputs
-//   ferry::post_forward(Any self, t x) -> t   before the return
+//   ferry::post_forward(t x, Any self) -> t   before the return
 // They look the module object up and run its registry; without hooks they cost
 // nanoseconds. Their alias analysis is conservative, so that no pass moves,
-// merges or drops them. Modules of one type share their graphs, which get the
+// merges or drops them. self comes last: LibTorch's interpreter loads the
+// arguments of an operator in their order, a loop that computes one of them
+// with it, and takes what it loaded for the last time out of its register: in
+// the loop's second round a self that was loaded before the loop would be gone.
+// Modules of one type share their graphs, which get the
 // operators once. Hooks come and go without touching a graph again.
 //
 // Ownership: refers to the registries, which must outlive it; from its

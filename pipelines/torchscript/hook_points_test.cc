@@ -283,6 +283,53 @@ def early(self, x):
   EXPECT_EQ(log.size(), 12u);
 }
 
+// LibTorch's interpreter computes a loop where its result is used, so that the
+// order of an operator's arguments counts.
+TEST_P(HookPointsTest, LoopsOverBlocksKeepTheModule) {
+  const auto unit = std::make_shared<torch::jit::CompilationUnit>();
+  Module root("__torch__.loops.Root", unit, true);
+  std::vector<std::unique_ptr<HookRegistry>> registries;
+  std::vector<HookTarget> targets;
+  for (const std::string name : {"a", "b"}) {
+    Module block("__torch__.loops.Block", unit, true);
+    block.register_parameter("w", at::ones({3}), false);
+    block.define("def forward(self, x):\n    return x + self.w\n");
+    Module dit("__torch__.loops.Transformer", unit, true);
+    dit.register_module("block", block);
+    dit.define(R"(
+def forward(self, x, n: int):
+    for i in range(n):
+        x = self.block.forward(x)
+    return x * 0.5
+)");
+    root.register_module(name, dit);
+    for (const Module& module : {dit, block}) {
+      registries.push_back(std::make_unique<HookRegistry>(name));
+      targets.push_back({name, module, registries.back().get()});
+    }
+  }
+  root.define(R"(
+def denoise(self, x, n: int, first: bool):
+    if first:
+        return self.a.forward(x, n)
+    y = self.b.forward(x, n)
+    for i in range(n):
+        y = y * 2
+    return y
+)");
+  const auto points = HookPoints::insert(targets);
+  ASSERT_TRUE(points.ok()) << points.status();
+  for (int run = 0; run < kRuns; ++run) {
+    const at::Tensor x = at::zeros({3});
+    EXPECT_TRUE(root.get_method("denoise")({x, 3, true})
+                    .toTensor()
+                    .equal(at::full({3}, 1.5)));
+    EXPECT_TRUE(root.get_method("denoise")({x, 3, false})
+                    .toTensor()
+                    .equal(at::full({3}, 12.0)));
+  }
+}
+
 TEST_P(HookPointsTest, AMethodThatRanIsRefused) {
   Instrumented hooked(options_);
   run_dit(hooked.root);
