@@ -26,11 +26,12 @@ namespace ferry {
 namespace {
 
 constexpr int64_t kFloats = 64 * 1024;
+constexpr char kFile[] = "/mapped_storage.bin";
 
 // A mapped file of 0, 1, 2, …, as a tensor sees it.
 class MappedStorageTest : public testing::Test {
  protected:
-  MappedStorageTest() : path_(testing::TempDir() + "/mapped_storage.bin") {
+  MappedStorageTest() : path_(testing::TempDir() + kFile) {
     std::vector<float> values;
     for (int64_t i = 0; i < kFloats; ++i) {
       values.push_back(static_cast<float>(i));
@@ -65,7 +66,7 @@ class MappedStorageTest : public testing::Test {
     int64_t sum = 0;
     while (std::getline(smaps, line)) {
       if (absl::StrContains(line, "-") && absl::StrContains(line, " r")) {
-        is_ours = absl::EndsWith(line, path_);
+        is_ours = absl::EndsWith(line, kFile);
       }
       int64_t kilobytes = 0;
       if (is_ours && absl::StartsWith(line, "Rss:") &&
@@ -126,6 +127,8 @@ TEST_F(MappedStorageTest, APackedBlockLeavesNoPageOfTheFile) {
   ASSERT_TRUE((*image)->release().ok());
   tensor_.add_(1);
   EXPECT_EQ(tensor_.max().item<float>(), kFloats);
+  // The platform must outlive what it has packed.
+  tensor_.reset();
 }
 
 }  // namespace
