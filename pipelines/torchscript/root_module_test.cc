@@ -61,12 +61,11 @@ TEST_F(RootModuleTest, RunsTheFourMethods) {
   EXPECT_EQ(pictures->sizes(), at::IntArrayRef({2, 3, 32, 64}));
 }
 
-// As an offload backend moves them. On the meta device nothing is computed, and
-// operators refuse tensors of two devices.
-TEST_F(RootModuleTest, InputsFollowTheWeights) {
+TEST_F(RootModuleTest, KnowsWhereTheWeightsAre) {
   const auto root = load(make_tiny_root({}));
   ASSERT_TRUE(root.ok()) << root.status();
   EXPECT_TRUE((*root)->device().is_cpu());
+  // As an offload backend moves them: the objects stay.
   OffloadableModule& module = (*root)->offloadable_module();
   for (const ModuleNode& node : module.tree().nodes) {
     for (const ModuleTensor& entry : node.tensors) {
@@ -76,18 +75,6 @@ TEST_F(RootModuleTest, InputsFollowTheWeights) {
     }
   }
   EXPECT_TRUE((*root)->device().is_meta());
-  const auto conditioning =
-      (*root)->encode_prompt({at::ones({2, 16}, at::kLong)});
-  ASSERT_TRUE(conditioning.ok()) << conditioning.status();
-  EXPECT_TRUE(conditioning->at("text").is_meta());
-  const at::Tensor latents = at::ones({2, 4, 4, 8});
-  const auto output = (*root)->denoise(latents, at::full({2}, 800.0),
-                                       {{"text", at::ones({2, kTinyWidth})}});
-  ASSERT_TRUE(output.ok()) << output.status();
-  EXPECT_TRUE(output->is_meta());
-  const auto pictures = (*root)->decode(latents);
-  ASSERT_TRUE(pictures.ok()) << pictures.status();
-  EXPECT_TRUE(pictures->is_meta());
 }
 
 TEST_F(RootModuleTest, ShowsComponentsToOffloading) {

@@ -14,11 +14,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ferry/config/v1/offload_config.pb.h"
 #include "ferry/v1/generation_spec.pb.h"
 #include "ferry/v1/offload_report.pb.h"
 #include "ferry/worker/v1/worker_service.pb.h"
 #include "pipelines/generation_observer.h"
 #include "pipelines/testing/tiny_pipeline.h"
+#include "platform/base/status_macros.h"
 #include "platform/device/get_platform.h"
 #include "platform/device/platform.h"
 #include "server/worker/loaded_pipeline.h"
@@ -69,18 +72,23 @@ std::vector<Policy> policies() {
 
 class GpuPipelineTest : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    // Before anything else of LibTorch: see get_platform().
-    status_ = get_platform({"cuda"}).status();
-    if (!status_.ok()) return;
-    tiny_ = std::filesystem::path(testing::TempDir()) / "tiny";
-    ASSERT_TRUE(write_tiny_pipeline(tiny_, {}).ok());
+  // The tiny package, or why there is no GPU.
+  static const absl::StatusOr<std::filesystem::path>& tiny() {
+    static const absl::StatusOr<std::filesystem::path> kMade =
+        []() -> absl::StatusOr<std::filesystem::path> {
+      // Before anything else of LibTorch: see get_platform().
+      RETURN_IF_ERROR(get_platform({"cuda"}).status());
+      const auto folder = std::filesystem::path(testing::TempDir()) / "tiny";
+      RETURN_IF_ERROR(write_tiny_pipeline(folder, {}));
+      return folder;
+    }();
+    return kMade;
   }
 
   void SetUp() override {
-    if (status_.ok()) return;
-    if (std::getenv("FERRY_REQUIRE_GPU") != nullptr) FAIL() << status_;
-    GTEST_SKIP() << status_.message();
+    if (tiny().ok()) return;
+    if (std::getenv("FERRY_REQUIRE_GPU") != nullptr) FAIL() << tiny().status();
+    GTEST_SKIP() << tiny().status().message();
   }
 
   static worker::v1::LoadPipelineRequest request(
@@ -140,22 +148,16 @@ class GpuPipelineTest : public testing::Test {
                   static_cast<long long>(report.streamed_bytes()));
     }
   }
-
-  static absl::Status status_;
-  static std::filesystem::path tiny_;
 };
 
-absl::Status GpuPipelineTest::status_;
-std::filesystem::path GpuPipelineTest::tiny_;
-
-TEST_F(GpuPipelineTest, TheTinyPipelineIsTheSameOffloaded) { compare(tiny_); }
+TEST_F(GpuPipelineTest, TheTinyPipelineIsTheSameOffloaded) { compare(*tiny()); }
 
 TEST_F(GpuPipelineTest, TheDemoIsTheSameOffloaded) {
   compare("pipelines/demo/package");
 }
 
 TEST_F(GpuPipelineTest, GoesOnAfterACancel) {
-  worker::v1::LoadPipelineRequest layer = request(tiny_);
+  worker::v1::LoadPipelineRequest layer = request(*tiny());
   select(layer.mutable_offload(), "layer");
   const auto loaded = load_pipeline(layer);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
@@ -177,7 +179,7 @@ TEST_F(GpuPipelineTest, GoesOnAfterACancel) {
 TEST_F(GpuPipelineTest, GivesItsMemoryBack) {
   int64_t first = 0;
   for (int round = 0; round < 5; ++round) {
-    worker::v1::LoadPipelineRequest layer = request(tiny_);
+    worker::v1::LoadPipelineRequest layer = request(*tiny());
     select(layer.mutable_offload(), "layer");
     {
       const auto loaded = load_pipeline(layer);

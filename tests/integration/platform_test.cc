@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/daemon_fixture.h"
+#include "tests/support/error_details.h"
 #include "tests/support/generate_call.h"
 #include "tests/support/packages.h"
 

@@ -38,7 +38,8 @@ const c10::impl::DeviceGuardImplInterface& guard() {
 absl::StatusOr<std::filesystem::path> find_libtorch() {
   void* const library = ::dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
   link_map* map = nullptr;
-  if (library == nullptr || ::dlinfo(library, RTLD_DI_LINKMAP, &map) != 0) {
+  if (library == nullptr ||
+      ::dlinfo(library, RTLD_DI_LINKMAP, static_cast<void*>(&map)) != 0) {
     return absl::InternalError("libtorch_cpu.so is not part of this program");
   }
   std::error_code error;
