@@ -38,6 +38,9 @@ std::string explain_choice(const OffloadConfig& asked,
     return explain_automatic(chosen.strategy(), weight_bytes, free_bytes,
                              usable_bytes);
   }
+  if (!asked.offload_enabled()) {
+    return "not asked for: all weights are on the device";
+  }
   if (asked.memory_budget_bytes()) {
     return absl::StrCat("asked for, with as many resident blocks as fit into ",
                         *asked.memory_budget_bytes(), " bytes");

@@ -11,6 +11,8 @@
 #include "offload/placement_backend.h"
 #include "offload/testing/checked_platform.h"
 #include "offload/testing/toy_module.h"
+#include "platform/device/cuda/testing/fake_cuda_api.h"
+#include "platform/device/cuda/testing/fake_cuda_platform.h"
 
 namespace ferry {
 namespace {
@@ -90,6 +92,35 @@ TEST_F(OffloadStatsTest, AComponentThatComesIsAFirstBlock) {
   EXPECT_EQ(stats.exposed_stall, stats.first_block_stall);
   EXPECT_GE(stats.exposed_stall, copy_time(stats.h2d_bytes));
   EXPECT_EQ(stats.timed_h2d_bytes, stats.h2d_bytes);
+}
+
+TEST(OffloadStatsOnCuda, EventsTellTheStallAndTheHostDoesNotWait) {
+  FakeCudaPlatform platform;
+  ToyOptions options;
+  options.blocks = kBlocks;
+  ToyModule module(options);
+  PlacementBackend backend(platform, layerwise_policy(), {});
+  ASSERT_EQ(backend.enable(module), absl::OkStatus());
+  ASSERT_TRUE(module.run(0, toy_input()).ok());
+  const OffloadStats before = backend.stats();
+  const FakeCudaApi& api = platform.api();
+  const int64_t waits = api.calls("stream_synchronize") +
+                        api.calls("device_synchronize") +
+                        api.calls("event_synchronize");
+  for (int pass = 0; pass < 3; ++pass) {
+    ASSERT_TRUE(module.run(0, toy_input()).ok());
+  }
+  EXPECT_EQ(api.calls("stream_synchronize") + api.calls("device_synchronize") +
+                api.calls("event_synchronize"),
+            waits);
+  const OffloadStats stats = backend.stats().since(before);
+  // What the fake says of any two events.
+  const absl::Duration each = absl::Milliseconds(1.5);
+  EXPECT_EQ(stats.exposed_stall, 3 * kBlocks * each);
+  EXPECT_EQ(stats.first_block_stall, 3 * each);
+  EXPECT_EQ(stats.h2d_time, 3 * kBlocks * each);
+  EXPECT_EQ(stats.timed_h2d_bytes, stats.h2d_bytes);
+  EXPECT_EQ(backend.disable(), absl::OkStatus());
 }
 
 TEST_F(OffloadStatsTest, HoldsAsNowAndCountsSince) {

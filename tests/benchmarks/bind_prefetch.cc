@@ -1,23 +1,15 @@
 #include "tests/benchmarks/bind_prefetch.h"
 
 #include <algorithm>
-#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "offload/offload_config.h"
 #include "offload/omni_diffusion_config.h"
 #include "offload/placement_backend.h"
-#include "platform/device/cuda/cuda_device.h"
-#include "platform/device/cuda/cuda_device_options.h"
-#include "platform/device/cuda/testing/fake_cuda_api.h"
-#include "platform/device/cuda/testing/fake_cuda_torch.h"
-#include "platform/device/memory_info.h"
-#include "platform/device/platform.h"
+#include "platform/device/cuda/testing/fake_cuda_platform.h"
 #include "tests/benchmarks/measurement.h"
 #include "tests/benchmarks/timed_module.h"
 
@@ -29,32 +21,6 @@ constexpr int kTensors = 24;
 // Small: the fake API copies at once, on the host's own time.
 constexpr int64_t kBytes = int64_t{kTensors} * 256;
 constexpr int kPasses = 400;
-
-// A CUDA device without a GPU: what computes are CPU tensors.
-class FakeCudaPlatform final : public Platform {
- public:
-  FakeCudaPlatform() {
-    auto device = CudaDevice::create({}, &api_, &torch_);
-    require(device.ok(), device.status().message());
-    device_ = *std::move(device);
-  }
-
-  std::string name() const override { return "cuda"; }
-  std::string torch_device() const override { return "cpu"; }
-  absl::StatusOr<MemoryInfo> memory_info() const override {
-    return device_->memory_info();
-  }
-  bool supports_cpu_offload() const override { return true; }
-  std::string offload_unsupported_reason() const override { return ""; }
-  Device* device() override { return device_.get(); }
-  absl::Status synchronize() override { return device_->synchronize(); }
-  void empty_cache() override {}
-
- private:
-  FakeCudaApi api_;
-  FakeCudaTorch torch_;
-  std::unique_ptr<CudaDevice> device_;
-};
 
 OffloadConfig layers_of_dit() {
   OmniDiffusionConfig config;
