@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -223,6 +224,8 @@ TEST(OffloadProperty, AnyPipelineFitsItsBudgetAndStaysTheSame) {
     SCOPED_TRACE(seed);
     Random random(seed);
     const ToyOptions options = any_pipeline(random);
+    // Outlives the tensors that are on it.
+    std::optional<SimulatedPlatform> platform;
     ToyModule module(options);
     ToyModule twin(options);
     add_tensors(random, module, twin);
@@ -236,10 +239,10 @@ TEST(OffloadProperty, AnyPipelineFitsItsBudgetAndStaysTheSame) {
     ASSERT_TRUE(policy.ok()) << policy.status();
     SimulatedDeviceOptions device = checked_device();
     device.memory_bytes = bytes / 4 + random.below(2 * bytes);
-    SimulatedPlatform platform(device);
+    platform.emplace(device);
     const std::vector<std::string> state = state_of(module);
     PlacementBackend backend(
-        platform, *policy,
+        *platform, *policy,
         PlacementBackendOptions{1 + static_cast<int>(random.below(4))});
     const absl::Status status = backend.enable(module);
     if (status.ok()) {
@@ -250,7 +253,7 @@ TEST(OffloadProperty, AnyPipelineFitsItsBudgetAndStaysTheSame) {
       EXPECT_LE(stats.device_bytes + policy->headroom_bytes().value_or(0),
                 device.memory_bytes);
       expect_same(random, module, twin);
-      EXPECT_EQ(platform.simulated_device().stats().device.bytes_peak,
+      EXPECT_EQ(platform->simulated_device().stats().device.bytes_peak,
                 stats.device_bytes);
       ASSERT_EQ(backend.disable(), absl::OkStatus());
       EXPECT_EQ(state_of(module), state_of(twin));
@@ -263,8 +266,8 @@ TEST(OffloadProperty, AnyPipelineFitsItsBudgetAndStaysTheSame) {
       EXPECT_EQ(state_of(module), state);
     }
     EXPECT_EQ(module.hook_names(), std::vector<std::string>());
-    EXPECT_EQ(platform.simulated_device().stats().device.bytes_in_use, 0);
-    EXPECT_EQ(platform.simulated_device().violations(),
+    EXPECT_EQ(platform->simulated_device().stats().device.bytes_in_use, 0);
+    EXPECT_EQ(platform->simulated_device().violations(),
               std::vector<std::string>());
     if (testing::Test::HasFailure()) return;
   }

@@ -88,22 +88,18 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose(
 absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose_automatically(
     const OffloadableModule& module) const {
   ASSIGN_OR_RETURN(const MemoryInfo memory, platform_.memory_info());
-  // An explicit headroom is part of the needs.
-  const int64_t device_bytes =
-      config_.headroom_bytes()
-          ? memory.free_bytes
-          : memory.free_bytes - memory.free_bytes / kHeadroomDivisor;
-  const int64_t budget_bytes =
-      device_bytes - config_.headroom_bytes().value_or(0);
+  const OffloadConfig config =
+      config_.with_default_headroom(memory.free_bytes / kHeadroomDivisor);
+  const int64_t budget_bytes = memory.free_bytes - *config.headroom_bytes();
   absl::Status first;
   for (const OffloadStrategy strategy :
        {OffloadStrategy::kNone, OffloadStrategy::kDistributedLayerWise,
         OffloadStrategy::kModelLevel}) {
     const bool streams = strategy == OffloadStrategy::kDistributedLayerWise;
     auto choice = try_policy(
-        module, config_.with_strategy(strategy),
+        module, config.with_strategy(strategy),
         streams ? std::optional<int64_t>(budget_bytes) : std::nullopt,
-        device_bytes);
+        memory.free_bytes);
     if (choice.ok()) {
       choice->reason = explain_choice(config_, choice->config, choice->plan,
                                       memory.free_bytes, budget_bytes);
@@ -113,8 +109,8 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose_automatically(
     if (first.ok()) first = choice.status();
   }
   // Says by phase what the least is that streaming needs.
-  return try_policy(module, config_.with_strategy(OffloadStrategy::kLayerWise),
-                    std::nullopt, device_bytes);
+  return try_policy(module, config.with_strategy(OffloadStrategy::kLayerWise),
+                    std::nullopt, memory.free_bytes);
 }
 
 // At most one allocation for each ring, one for what takes turns, and one for

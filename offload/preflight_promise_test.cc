@@ -53,18 +53,23 @@ std::vector<std::pair<std::string, OffloadConfig>> policies() {
   return all;
 }
 
+// Of weights: without what is left to activations.
 int64_t largest(const MemoryNeeds& needs) {
-  int64_t bytes = 0;
+  int64_t largest = 0;
   for (const MemoryNeed& need : needs.device) {
-    bytes = std::max(bytes, need.bytes());
+    int64_t bytes = 0;
+    for (const MemoryItem& item : need.items) {
+      if (item.what != "headroom") bytes += item.bytes;
+    }
+    largest = std::max(largest, bytes);
   }
-  return bytes;
+  return largest;
 }
 
 TEST(PreflightPromise, AccountedUseNeverExceedsIt) {
   int placed = 0;
   for (const auto& [name, policy] : policies()) {
-    for (int variant = 0; variant < 24; ++variant) {
+    for (int variant = 0; variant < 16; ++variant) {
       SCOPED_TRACE(absl::StrCat(name, ", variant ", variant));
       ToyOptions options;
       options.dits = 1 + variant % 2;
@@ -72,10 +77,11 @@ TEST(PreflightPromise, AccountedUseNeverExceedsIt) {
       options.vaes = variant / 4 % 2;
       options.blocks = 2 + variant % 7;
       options.counts = variant % 3 != 0;
-      options.shares = variant >= 12;
+      options.shares = variant >= 8;
       // Orders are the business of other tests.
       SimulatedDeviceOptions device = checked_device();
       device.check = false;
+      device.memory_bytes = int64_t{1} << 20;
       SimulatedPlatform platform(device);
       ToyModule module(options);
       PlacementBackend backend(platform, policy, {});
@@ -96,7 +102,7 @@ TEST(PreflightPromise, AccountedUseNeverExceedsIt) {
       EXPECT_EQ(backend.disable(), absl::OkStatus());
     }
   }
-  EXPECT_GT(placed, 100);
+  EXPECT_GT(placed, 70);
 }
 
 TEST(PreflightPromise, TheHostIsAskedToo) {

@@ -1,5 +1,6 @@
 #include "offload/testing/toy_module.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/matmul.h>
@@ -44,6 +45,8 @@ void TensorListOutput::replace_tensors(
 }
 
 ToyModule::ToyModule(const ToyOptions& options) : options_(options) {
+  // Threads that wait for each other take most of the time of small operators.
+  at::set_num_threads(1);
   tree_.nodes.emplace_back();
   tree_.declarations.emplace();
   tree_.plan.emplace();
