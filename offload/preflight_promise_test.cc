@@ -69,7 +69,7 @@ int64_t largest(const MemoryNeeds& needs) {
 TEST(PreflightPromise, AccountedUseNeverExceedsIt) {
   int placed = 0;
   for (const auto& [name, policy] : policies()) {
-    for (int variant = 0; variant < 16; ++variant) {
+    for (int variant = 0; variant < 8; ++variant) {
       SCOPED_TRACE(absl::StrCat(name, ", variant ", variant));
       ToyOptions options;
       options.dits = 1 + variant % 2;
@@ -77,7 +77,7 @@ TEST(PreflightPromise, AccountedUseNeverExceedsIt) {
       options.vaes = variant / 4 % 2;
       options.blocks = 2 + variant % 7;
       options.counts = variant % 3 != 0;
-      options.shares = variant >= 8;
+      options.shares = variant % 3 == 1;
       // Orders are the business of other tests.
       SimulatedDeviceOptions device = checked_device();
       device.check = false;
@@ -102,7 +102,7 @@ TEST(PreflightPromise, AccountedUseNeverExceedsIt) {
       EXPECT_EQ(backend.disable(), absl::OkStatus());
     }
   }
-  EXPECT_GT(placed, 70);
+  EXPECT_GT(placed, 35);
 }
 
 TEST(PreflightPromise, TheHostIsAskedToo) {
