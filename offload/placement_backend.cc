@@ -91,7 +91,6 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose_automatically(
   const OffloadConfig config =
       config_.with_default_headroom(memory.free_bytes / kHeadroomDivisor);
   const int64_t budget_bytes = memory.free_bytes - *config.headroom_bytes();
-  absl::Status first;
   for (const OffloadStrategy strategy :
        {OffloadStrategy::kNone, OffloadStrategy::kDistributedLayerWise,
         OffloadStrategy::kModelLevel}) {
@@ -106,7 +105,6 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose_automatically(
       return choice;
     }
     if (!absl::IsResourceExhausted(choice.status())) return choice;
-    if (first.ok()) first = choice.status();
   }
   // Says by phase what the least is that streaming needs.
   return try_policy(module, config.with_strategy(OffloadStrategy::kLayerWise),
