@@ -120,6 +120,7 @@ class ConfigCheck {
     *out = value;
   }
 
+  void check_text(const std::string& text, const std::string& name);
   void check_texts(const google::protobuf::Message& message,
                    const std::string& prefix);
   void check_pipelines();
@@ -151,6 +152,11 @@ bool is_pipeline_name(const std::string& name) {
 
 // The text format takes any bytes. A path with NUL would name another file, and
 // what is no UTF-8 cannot be sent to a worker.
+void ConfigCheck::check_text(const std::string& text, const std::string& name) {
+  if (is_utf8(text) && text.find('\0') == std::string::npos) return;
+  errors_.push_back(absl::StrCat(name, ": must be UTF-8 without NUL"));
+}
+
 void ConfigCheck::check_texts(const google::protobuf::Message& message,
                               const std::string& prefix) {
   using google::protobuf::FieldDescriptor;
@@ -160,9 +166,13 @@ void ConfigCheck::check_texts(const google::protobuf::Message& message,
   for (const FieldDescriptor* field : fields) {
     const std::string name = absl::StrCat(prefix, field->name());
     if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
-      const std::string text = reflection.GetString(message, field);
-      if (!is_utf8(text) || text.find('\0') != std::string::npos) {
-        errors_.push_back(absl::StrCat(name, ": must be UTF-8 without NUL"));
+      if (!field->is_repeated()) {
+        check_text(reflection.GetString(message, field), name);
+        continue;
+      }
+      for (int i = 0; i < reflection.FieldSize(message, field); ++i) {
+        check_text(reflection.GetRepeatedString(message, field, i),
+                   absl::StrCat(name, "[", i, "]"));
       }
     } else if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
       continue;

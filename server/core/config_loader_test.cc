@@ -63,6 +63,20 @@ TEST_F(ConfigLoaderTest, FillsInTheDefaults) {
   EXPECT_TRUE(config->exit_on_load_error);
 }
 
+TEST_F(ConfigLoaderTest, ListsOfTextsMayBeThere) {
+  config::v1::ServerConfig config = minimal();
+  config::v1::OffloadConfig& offload =
+      *config.mutable_pipelines(0)->mutable_offload();
+  offload.set_mode("module");
+  offload.add_components("dit");
+  offload.add_components("text_encoder");
+  EXPECT_EQ(errors(config), std::vector<std::string>());
+  offload.add_components(std::string("va\0e", 4));
+  EXPECT_EQ(errors(config),
+            std::vector<std::string>{"pipelines[0].offload.components[2]: must "
+                                     "be UTF-8 without NUL"});
+}
+
 TEST_F(ConfigLoaderTest, ReadsAFile) {
   const auto config = parse_server_config(
       "# what is served\n"

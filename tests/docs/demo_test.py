@@ -22,9 +22,9 @@ class DemoTest(unittest.TestCase):
         self.assertEqual(
             [row[:2] for row in rows],
             [["auto-large", "none"], ["module", "model_level"],
-             ["layer", "layer_wise"],
-             ["layer-resident", "distributed_layer_wise"],
+             ["auto-middle", "distributed_layer_wise"],
              ["layer-budget", "distributed_layer_wise"],
+             ["layer", "layer_wise"],
              ["auto-small", "distributed_layer_wise"]])
         self.assertEqual(len({row[7] for row in rows}), 1)
         self.assertRegex(rows[0][7], "^[0-9a-f]{16}$")
@@ -33,10 +33,12 @@ class DemoTest(unittest.TestCase):
                                     for text in (memory, used, copied))
             self.assertLessEqual(used, memory, name)
             self.assertEqual(copied > 0, strategy != "none", name)
-            self.assertEqual(stalled == "0 ms", strategy == "none", name)
-            # From there on the device is smaller than the transformer.
+            if strategy == "none":
+                self.assertEqual(stalled, "0 ms")
+            if name == "layer":
+                self.assertNotEqual(stalled, "0 ms")
             self.assertEqual(memory < TRANSFORMER_BYTES,
-                             strategy.endswith("layer_wise"), name)
+                             name in ("layer", "auto-small"), name)
 
 
 if __name__ == "__main__":
