@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Counts test cases: the last line printed is "N passed, N failed".
 
-Before it come the names of failed cases, and why cases were skipped.
+Before it come the names of failed cases, how many were skipped, and why.
 
 Reads the build event files (newline-delimited JSON) that `bazel test` wrote,
 so only tests of that very run count, and JUnit XML files of other checks.
@@ -36,10 +36,7 @@ class Counts:
             self.reasons[f"{owner}: {reason}"] = None
 
     def line(self):
-        line = f"{self.passed} passed, {len(self.failures)} failed"
-        if self.skipped:
-            line += f", {self.skipped} skipped"
-        return line
+        return f"{self.passed} passed, {len(self.failures)} failed"
 
     def ok(self):
         return self.passed > 0 and not self.failures
@@ -134,6 +131,8 @@ def main():
         add_events(path, counts)
     for reason in counts.reasons:
         print(f"SKIPPED: {reason}")
+    if counts.skipped:
+        print(f"{counts.skipped} skipped")
     for name in counts.failures:
         print(f"FAILED: {name}")
     print(counts.line())
