@@ -2,9 +2,9 @@
 
 namespace ferry {
 
-void HealthBoard::set(absl::string_view service, bool serving) {
+void HealthBoard::set(const Statuses& statuses) {
   MutexLock lock(&mutex_);
-  services_[std::string(service)] = serving;
+  for (const auto& [service, serving] : statuses) services_[service] = serving;
   changed_.notify_all();
 }
 

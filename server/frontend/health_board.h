@@ -19,8 +19,12 @@ class HealthBoard {
  public:
   // What Health/Check answers: nothing for a service that is not known.
   using Status = std::optional<bool>;
+  // Whether they serve, by service.
+  using Statuses = std::map<std::string, bool, std::less<>>;
 
-  void set(absl::string_view service, bool serving) EXCLUDES_LOCK(mutex_);
+  // Sets these and leaves the others. They change at once: who sees one of them
+  // sees all.
+  void set(const Statuses& statuses) EXCLUDES_LOCK(mutex_);
 
   Status find(absl::string_view service) const EXCLUDES_LOCK(mutex_);
 
@@ -39,7 +43,7 @@ class HealthBoard {
 
   mutable Mutex mutex_;
   mutable CondVar changed_;
-  std::map<std::string, bool, std::less<>> services_ GUARDED_BY(mutex_);
+  Statuses services_ GUARDED_BY(mutex_);
   bool closed_ GUARDED_BY(mutex_) = false;
 };
 

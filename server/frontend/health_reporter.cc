@@ -43,14 +43,15 @@ void HealthReporter::publish() {
     any_ready = any_ready || health.ready;
   }
   const bool ready = open && all_loaded && any_ready;
-  board_->set("liveness", true);
-  board_->set("startup", listening_);
-  board_->set("readiness", ready);
-  board_->set("", ready);
-  board_->set("ferry.v1.GenerationService", ready);
+  HealthBoard::Statuses statuses = {{"liveness", true},
+                                    {"startup", listening_},
+                                    {"readiness", ready},
+                                    {"", ready},
+                                    {"ferry.v1.GenerationService", ready}};
   for (const auto& [name, health] : pipelines_) {
-    board_->set(name, open && health.ready);
+    statuses[name] = open && health.ready;
   }
+  board_->set(statuses);
 }
 
 }  // namespace ferry

@@ -136,8 +136,8 @@ class HealthServiceTest : public ::testing::Test {
 };
 
 TEST_F(HealthServiceTest, ChecksKnownAndUnknownServices) {
-  board_.set("readiness", true);
-  board_.set("pipelines/a", false);
+  board_.set({{"readiness", true}});
+  board_.set({{"pipelines/a", false}});
   HealthCheckResponse response;
   EXPECT_TRUE(check("readiness", &response).ok());
   EXPECT_EQ(response.status(), HealthCheckResponse::SERVING);
@@ -147,27 +147,27 @@ TEST_F(HealthServiceTest, ChecksKnownAndUnknownServices) {
 }
 
 TEST_F(HealthServiceTest, WatchTellsEveryChange) {
-  board_.set("readiness", false);
+  board_.set({{"readiness", false}});
   Watcher watcher(*stub_, "readiness");
   EXPECT_EQ(watcher.next(), HealthCheckResponse::NOT_SERVING);
-  board_.set("readiness", true);
+  board_.set({{"readiness", true}});
   EXPECT_EQ(watcher.next(), HealthCheckResponse::SERVING);
-  board_.set("readiness", false);
+  board_.set({{"readiness", false}});
   EXPECT_EQ(watcher.next(), HealthCheckResponse::NOT_SERVING);
 }
 
 TEST_F(HealthServiceTest, WatchOfAnUnknownServiceGoesOn) {
   Watcher watcher(*stub_, "pipelines/later");
   EXPECT_EQ(watcher.next(), HealthCheckResponse::SERVICE_UNKNOWN);
-  board_.set("pipelines/later", true);
+  board_.set({{"pipelines/later", true}});
   EXPECT_EQ(watcher.next(), HealthCheckResponse::SERVING);
 }
 
 TEST_F(HealthServiceTest, ClosingTellsTheLastChangeAndEndsWatchers) {
-  board_.set("readiness", true);
+  board_.set({{"readiness", true}});
   Watcher watcher(*stub_, "readiness");
   EXPECT_EQ(watcher.next(), HealthCheckResponse::SERVING);
-  board_.set("readiness", false);
+  board_.set({{"readiness", false}});
   board_.close();
   EXPECT_EQ(watcher.next(), HealthCheckResponse::NOT_SERVING);
   EXPECT_EQ(watcher.next(), HealthCheckResponse::UNKNOWN);
@@ -178,7 +178,7 @@ TEST_F(HealthServiceTest, ClosingTellsTheLastChangeAndEndsWatchers) {
 }
 
 TEST_F(HealthServiceTest, WatchersAreBounded) {
-  board_.set("readiness", true);
+  board_.set({{"readiness", true}});
   Watcher first(*stub_, "readiness");
   Watcher second(*stub_, "readiness");
   EXPECT_EQ(first.next(), HealthCheckResponse::SERVING);
