@@ -116,8 +116,8 @@ Measured measure(const std::string& package) {
       absl::ToDoubleMilliseconds(sampler.longest_period()));
   generate(daemon);
   measured.loaded = read_host_bytes(pid, package);
-  for (const v1::ComponentReport& component :
-       daemon.get_pipeline("pipelines/bench").offload().components()) {
+  const v1::Pipeline pipeline = daemon.get_pipeline("pipelines/bench");
+  for (const v1::ComponentReport& component : pipeline.offload().components()) {
     measured.weight_bytes += component.bytes();
   }
   return measured;

@@ -33,9 +33,10 @@ int wait_for(pid_t child, const sigset_t& signals) {
     sigwait(&signals, &signal);
     if (signal != SIGCHLD) return 128 + signal;
     int status = 0;
-    if (waitpid(child, &status, WNOHANG) == child) {
-      return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-    }
+    if (waitpid(child, &status, WNOHANG) != child) continue;
+    if (WIFEXITED(status)) return WEXITSTATUS(status);
+    std::cerr << "bench: ended by signal " << WTERMSIG(status) << std::endl;
+    return 1;
   }
 }
 
