@@ -26,8 +26,11 @@ namespace {
 
 constexpr int kBlocks = 24;
 constexpr int kTensors = 8;
-constexpr int kPasses = 6;
-constexpr int kRuns = 3;
+constexpr int kPasses = 9;
+constexpr int kRuns = 5;
+// Of interleaved_vs_leading, whose reference does not count when something
+// else kept the machine busy.
+constexpr int kMaxRuns = 20;
 constexpr int64_t kBytes = 192 << 10;
 constexpr absl::Duration kCompute = absl::Milliseconds(2);
 
@@ -79,14 +82,19 @@ class Offloaded {
            static_cast<int>(stack.resident_blocks());
   }
 
-  // Mean, after a warm pass.
+  // Median, after a warm pass.
   absl::Duration pass_time() {
     require(module_.run_pass().ok(), "a pass failed");
-    const absl::Duration start = Clock::real().monotonic();
+    std::vector<absl::Duration> times;
+    absl::Duration start = Clock::real().monotonic();
     for (int pass = 0; pass < kPasses; ++pass) {
       require(module_.run_pass().ok(), "a pass failed");
+      const absl::Duration end = Clock::real().monotonic();
+      times.push_back(end - start);
+      start = end;
     }
-    return (Clock::real().monotonic() - start) / kPasses;
+    std::sort(times.begin(), times.end());
+    return times[kPasses / 2];
   }
 
  private:
@@ -171,7 +179,7 @@ void measure_interleaved_vs_leading() {
       kResident - 2 +
       Offloaded(equal_blocks(), kResident, SimulatedDeviceOptions()).slots();
   std::vector<double> ratios;
-  for (int run = 0; run < kRuns; ++run) {
+  for (int run = 0; run < kMaxRuns && ratios.size() < kRuns; ++run) {
     const absl::Duration ours = pass_time(equal_blocks(), kResident, kX / 3);
     const absl::Duration copy_time = kX * kCompute;
     const int copies = kBlocks - leading.resident;
@@ -185,10 +193,11 @@ void measure_interleaved_vs_leading() {
         "ours %.1f ms; theirs %.1f ms, %.3f of what it should take\n",
         absl::ToDoubleMilliseconds(ours), absl::ToDoubleMilliseconds(*theirs),
         off);
-    require(std::abs(off - 1) <= 0.03,
-            "the other policy does not take the time that it should");
+    if (std::abs(off - 1) > 0.03) continue;
     ratios.push_back(absl::FDivDuration(*theirs, ours));
   }
+  require(ratios.size() == kRuns,
+          "the other policy does not take the time that it should");
   report("interleaved_vs_leading", median(ratios), "ratio",
          "first blocks resident, one fetched ahead, in the same memory, two "
          "thirds resident, all copies ÷ compute = 3; at least 1.4");
