@@ -35,6 +35,8 @@ absl::StatusOr<OffloadBackendChoice> get_offload_backend(
     HostMemoryQuery host_memory) {
   const absl::Status parallel = check_parallel(config.parallel_config());
   if (!parallel.ok()) return parallel;
+  PlacementBackendOptions options;
+  options.host_memory = std::move(host_memory);
   if (!config.offload_enabled() && !config.is_automatic()) {
     if (platform.torch_device() == kHost) {
       return OffloadBackendChoice{nullptr, "not asked for"};
@@ -42,7 +44,7 @@ absl::StatusOr<OffloadBackendChoice> get_offload_backend(
     // Somebody has to put the weights there.
     return OffloadBackendChoice{
         std::make_unique<PlacementBackend>(platform, config,
-                                           PlacementBackendOptions()),
+                                           std::move(options)),
         absl::StrCat("not asked for: all weights are on ",
                      platform.torch_device())};
   }
@@ -58,8 +60,6 @@ absl::StatusOr<OffloadBackendChoice> get_offload_backend(
                      config.effective_group_size(),
                      " ranks is not supported; \"rank-local\" is"));
   }
-  PlacementBackendOptions options;
-  options.host_memory = std::move(host_memory);
   return OffloadBackendChoice{
       std::make_unique<PlacementBackend>(platform, config, std::move(options)),
       ""};

@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "platform/device/owned_bytes.h"
 #include "platform/device/resource_owner.h"
 
 namespace ferry {
@@ -72,74 +73,32 @@ class HostAccess {
 
 // Owns contiguous host memory that a device copies from and to without the
 // host's help (CUDA: page-locked): the home of block images. Page-aligned.
-// The host touches it inside a HostAccess only.
+// Devices make arenas; see Device::allocate_host() and map_host_file(). data()
+// is what copies are given; the host touches the bytes inside a HostAccess
+// only.
 //
-// Copies that use it must have ended, and the host must know that, before it
-// is freed.
-//
-// Move-only. Not thread-safe; what it holds may be used by any thread. The
-// device must outlive it.
-class HostArena {
+// Copies that use it must have ended, and the host must know that, and no
+// HostAccess may be left, before it is freed.
+class HostArena : public OwnedBytes<&ResourceOwner::free_host> {
  public:
-  // Holds nothing.
-  HostArena() = default;
-  // Devices make arenas; see Device::allocate_host() and map_host_file().
-  HostArena(ResourceOwner* owner, void* data, int64_t bytes)
-      : owner_(owner), data_(data), bytes_(bytes) {}
-  ~HostArena() { reset(); }
-
-  HostArena(HostArena&& other) noexcept
-      : owner_(std::exchange(other.owner_, nullptr)),
-        data_(std::exchange(other.data_, nullptr)),
-        bytes_(std::exchange(other.bytes_, 0)) {}
-  HostArena& operator=(HostArena&& other) noexcept {
-    if (this != &other) {
-      reset();
-      owner_ = std::exchange(other.owner_, nullptr);
-      data_ = std::exchange(other.data_, nullptr);
-      bytes_ = std::exchange(other.bytes_, 0);
-    }
-    return *this;
-  }
-
-  // What copies are given. To touch the bytes, see access().
-  char* data() const { return static_cast<char*>(data_); }
-  int64_t bytes() const { return bytes_; }
+  using OwnedBytes::OwnedBytes;
 
   // Opens `bytes` bytes from `offset` to the host. INVALID_ARGUMENT: they are
   // not inside of the arena. PERMISSION_DENIED: a write of a mapped file.
   // FAILED_PRECONDITION: the device found a copy that may still run.
   absl::StatusOr<HostAccess> access(AccessKind kind, int64_t offset,
                                     int64_t bytes) const {
-    if (offset < 0 || bytes < 0 || offset > bytes_ - bytes) {
+    if (offset < 0 || bytes < 0 || offset > this->bytes() - bytes) {
       return absl::InvalidArgumentError(
           absl::StrCat("host access: ", bytes, " bytes from ", offset,
-                       " are not inside of an arena of ", bytes_, " bytes"));
+                       " are not inside of an arena of ", this->bytes(),
+                       " bytes"));
     }
     absl::Status status =
-        owner_->begin_host_access(kind, data() + offset, bytes);
+        owner()->begin_host_access(kind, data() + offset, bytes);
     if (!status.ok()) return status;
-    return HostAccess(owner_, kind, data() + offset, bytes);
+    return HostAccess(owner(), kind, data() + offset, bytes);
   }
-
-  // As DeviceArena::free(). REQUIRES: no HostAccess is left.
-  [[nodiscard]] absl::Status free() {
-    if (owner_ == nullptr) return absl::OkStatus();
-    bytes_ = 0;
-    return std::exchange(owner_, nullptr)
-        ->free_host(std::exchange(data_, nullptr));
-  }
-
- private:
-  void reset() {
-    if (ResourceOwner* const owner = owner_; owner != nullptr) {
-      owner->keep_error(free());
-    }
-  }
-
-  ResourceOwner* owner_ = nullptr;
-  void* data_ = nullptr;
-  int64_t bytes_ = 0;
 };
 
 }  // namespace ferry

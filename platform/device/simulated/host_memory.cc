@@ -1,23 +1,19 @@
 #include "platform/device/simulated/host_memory.h"
 
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "platform/base/status_macros.h"
+#include "platform/device/check_host_arena.h"
 
 namespace ferry {
 
 absl::StatusOr<void*> HostMemory::allocate(int64_t bytes,
                                            absl::string_view label) {
-  if (bytes <= 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("host memory: \"", label, "\" asks for ", bytes,
-                     " bytes; an arena has at least one"));
-  }
+  RETURN_IF_ERROR(check_host_arena(bytes, label));
   const int64_t size = round_to_pages(bytes);
   ASSIGN_OR_RETURN(const MemoryFile file,
                    MemoryFile::create("ferry-host", size));
@@ -36,17 +32,7 @@ absl::StatusOr<void*> HostMemory::allocate(int64_t bytes,
 absl::StatusOr<void*> HostMemory::map_file(int fd, int64_t offset,
                                            int64_t bytes,
                                            absl::string_view label) {
-  if (bytes <= 0 || offset < 0 || offset != round_to_pages(offset)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "host memory: \"", label, "\" maps ", bytes, " bytes from ", offset,
-        "; it must be at least one, from a multiple of the page size"));
-  }
-  struct stat status = {};
-  if (::fstat(fd, &status) != 0 || status.st_size - offset < bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "host memory: \"", label, "\" maps ", bytes, " bytes from ", offset,
-        " of a file of ", status.st_size, " bytes"));
-  }
+  RETURN_IF_ERROR(check_host_file(fd, offset, bytes, label));
   Arena arena;
   arena.bytes = bytes;
   arena.is_file = true;
