@@ -89,10 +89,9 @@ class HostArena : public OwnedBytes<&ResourceOwner::free_host> {
   absl::StatusOr<HostAccess> access(AccessKind kind, int64_t offset,
                                     int64_t bytes) const {
     if (offset < 0 || bytes < 0 || offset > this->bytes() - bytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("host access: ", bytes, " bytes from ", offset,
-                       " are not inside of an arena of ", this->bytes(),
-                       " bytes"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "host access: ", bytes, " bytes from ", offset,
+          " are not inside of an arena of ", this->bytes(), " bytes"));
     }
     absl::Status status =
         owner()->begin_host_access(kind, data() + offset, bytes);
