@@ -1,0 +1,193 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace ferry {
+
+// One rank's part in the agreement about passes.
+//
+// Ranks that share the weights of a pipeline serve different requests, and yet
+// each block that any of them runs is a collective of all. What all make
+// together is a *pass*: one walk over the blocks of one component. Each rank
+// has a step thread, which runs the model and asks for passes, and a transport
+// thread, which votes and gathers; only the latter enters collectives.
+//
+// Rules:
+//
+//  1. Passes are voted: each rank says which component it wants, the bits are
+//     OR-ed, and all ranks carry out a pass of every component that is set, in
+//     ascending order. Then they vote again. When nothing is wanted, the wave
+//     has ended, and nobody enters a collective.
+//  2. A rank that asks while it is idle wants a wave. The coordinator answers
+//     all ranks with the next wave's number; waves rise by one, and every rank
+//     takes part in at least one vote of every wave. So a start that is late or
+//     superfluous is an empty vote.
+//  3. A rank votes for what its step thread asks, else for what it *predicted*
+//     when it asked for the pass before. The vote is taken when the last block
+//     has been given to the device, so that blocks come without a pause.
+//     Nothing depends on predictions being right.
+//  4. In a pass a rank has a role:
+//
+//       begin ──asked for──► computing ──abandoned, or ended early──► ghost
+//         │                      ▲                                      ▲
+//         ├──predicted──► held ──┴asks for it                           │
+//         │                 └────asks for another, or withdraws─────────┤
+//         └──neither────────────────────────────────────────────────────┘
+//
+//     Held, it keeps the blocks that came until its step thread decides. A
+//     ghost gathers as all others do, and gives each block away at once. Every
+//     rank gathers every block, whatever its role.
+//  5. A gather needs a free slot, and nothing else of this rank; blocks that
+//     the step thread skips free theirs. So each rank's gathers depend on its
+//     own compute alone.
+//
+//   transport:  idle ──start_wave──► to vote ──► voting ──► pass … pass ─┐
+//                ▲                     ▲           │nothing wanted       │
+//                └─────────────────────┼───────────┘                     │
+//                                      └─────────────────────────────────┘
+//   step:       local ──ask──► asking ──pass begins, or is held──► computing
+//                 ▲──withdraw─────┘                                    │
+//                 └──end_pass, withdraw────────────────────────────────┘
+//
+// pass_protocol_model_test.cc runs two and three of these against each other
+// through every interleaving: no deadlock, no starvation, equal sequences of
+// collectives, every pass that is asked for is made.
+//
+// A value, without threads or clocks; PassEngine gives it both.
+class PassProtocol {
+ public:
+  static constexpr int kNone = -1;
+  // Bits of a vote.
+  static constexpr int kMaxComponents = 64;
+
+  enum class WorkKind { kNothing, kVote, kGather };
+  // What the transport thread can do now.
+  struct Work {
+    WorkKind kind = WorkKind::kNothing;
+    // kGather: the component's `block` comes into `slot`.
+    int component = kNone;
+    int block = kNone;
+    int slot = kNone;
+  };
+
+  // Component c has blocks[c] ≥ 1 blocks; slots ≥ 1. Equal on all ranks.
+  PassProtocol(std::vector<int> blocks, int slots);
+
+  // --- The step thread
+
+  // Asks for a pass of `component`, and predicts that it will ask for
+  // `prediction`, or kNone, after it. REQUIRES: local.
+  void ask(int component, int prediction);
+  // Whether the pass that was asked for can be computed.
+  bool is_granted() const { return step_ == Step::kComputing; }
+  // Which of the passes that is, from 1. REQUIRES: granted.
+  int64_t granted_pass() const { return granted_pass_; }
+  // The next block that it runs; blocks before it are skipped. Only forwards:
+  // FAILED_PRECONDITION, what is left of the pass cannot give it; nothing
+  // changes. REQUIRES: granted.
+  absl::Status want_block(int block);
+  // The slot that has the wanted block, once it is there.
+  std::optional<int> wanted_slot() const;
+  // It runs, in its slot. REQUIRES: it is there.
+  void begin_use();
+  // It has run; the slot is free. REQUIRES: begin_use().
+  void end_use();
+  // The pass has been computed. REQUIRES: granted, and nothing is in use.
+  void end_pass();
+  // It asks for nothing, predicts nothing, and abandons its pass; legal at any
+  // time while nothing is in use.
+  void withdraw();
+
+  // --- The coordinator
+
+  // Starts wave `wave`, and those before it that have not been started.
+  void start_wave(int64_t wave);
+  // The last wave it has been told of when it wants another one; each once.
+  std::optional<int64_t> take_wave_wanted();
+
+  // --- The transport thread
+
+  Work next() const;
+  // Enters the vote; returns the bits that it gives. REQUIRES: next() says so.
+  uint64_t begin_vote();
+  // `wanted` is the OR. REQUIRES: begin_vote().
+  void end_vote(uint64_t wanted);
+  // The gather that next() names is being given to the device. REQUIRES: next()
+  // says so.
+  void begin_gather();
+  // It was. REQUIRES: begin_gather().
+  void end_gather();
+  // Between the two.
+  bool is_gathering() const { return filling_ != kNone; }
+
+  // Whether no wave is open for it.
+  bool is_idle() const { return transport_ == Transport::kIdle; }
+  // Passes that have begun: the number of the current one.
+  int64_t passes() const { return pass_; }
+
+  // Equal states have equal texts.
+  std::string fingerprint() const;
+
+ private:
+  enum class Transport { kIdle, kToVote, kVoting, kPass };
+  enum class Step { kLocal, kAsking, kComputing };
+  enum class Role { kComputing, kHeld, kGhost };
+  enum class SlotState { kFree, kFilling, kLoaded, kInUse };
+
+  struct Slot {
+    SlotState state = SlotState::kFree;
+    // Of which pass, and which of its blocks.
+    int64_t pass = 0;
+    int block = kNone;
+  };
+
+  int current() const { return wanted_[wanted_index_]; }
+  void begin_pass();
+  // Goes on when the pass needs nothing more of this rank.
+  void advance();
+  void grant();
+  // The blocks of the pass that came, and those to come, are not needed.
+  void become_ghost();
+  void free_slots(int64_t pass, int below_block);
+  // Whether the step thread may still run the block of the current pass.
+  bool is_needed(int block) const;
+
+  // Constant after construction.
+  std::vector<int> blocks_;
+
+  std::vector<Slot> slots_;
+
+  Transport transport_ = Transport::kIdle;
+  int64_t started_wave_ = 0;
+  int64_t ended_wave_ = 0;
+  // The wave that take_wave_wanted() last told.
+  int64_t wanted_wave_ = kNone;
+  // Components of the last vote.
+  std::vector<int> wanted_;
+  size_t wanted_index_ = 0;
+  // The current pass, its role, and how many of its blocks were gathered, or
+  // are being.
+  int64_t pass_ = 0;
+  Role role_ = Role::kGhost;
+  int gathered_ = 0;
+  // The slot between begin_gather() and end_gather().
+  int filling_ = kNone;
+
+  Step step_ = Step::kLocal;
+  // kAsking: for what, and what it predicts for then.
+  int asked_ = kNone;
+  int prediction_after_ = kNone;
+  int prediction_ = kNone;
+  // kComputing: the pass, and the first of its blocks that is still needed.
+  int64_t granted_pass_ = 0;
+  int first_needed_ = 0;
+  // The slot in use.
+  int in_use_ = kNone;
+};
+
+}  // namespace ferry

@@ -1,0 +1,182 @@
+#include "offload/distributed/pass_protocol.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/status.h"
+
+namespace ferry {
+namespace {
+
+using testing::HasSubstr;
+using Kind = PassProtocol::WorkKind;
+
+constexpr int kNone = PassProtocol::kNone;
+constexpr uint64_t kFirst = 1;
+constexpr uint64_t kSecond = 2;
+
+// Two components of three blocks, two slots.
+PassProtocol make_protocol() { return PassProtocol({3, 3}, 2); }
+
+void gather(PassProtocol& protocol) {
+  protocol.begin_gather();
+  protocol.end_gather();
+}
+
+int gather_all(PassProtocol& protocol) {
+  int count = 0;
+  while (protocol.next().kind == Kind::kGather) {
+    gather(protocol);
+    ++count;
+  }
+  return count;
+}
+
+// Runs the blocks from `first`, with the gathers that they need.
+void compute(PassProtocol& protocol, int first) {
+  for (int block = first; block < 3; ++block) {
+    ASSERT_TRUE(protocol.want_block(block).ok());
+    while (!protocol.wanted_slot()) gather(protocol);
+    protocol.begin_use();
+    protocol.end_use();
+  }
+  protocol.end_pass();
+}
+
+TEST(PassProtocolTest, AskingWhileIdleWantsAWaveOnce) {
+  PassProtocol protocol = make_protocol();
+  EXPECT_EQ(protocol.take_wave_wanted(), std::nullopt);
+  protocol.ask(0, kNone);
+  EXPECT_EQ(protocol.take_wave_wanted(), std::optional<int64_t>(0));
+  EXPECT_EQ(protocol.take_wave_wanted(), std::nullopt);
+  protocol.start_wave(1);
+  EXPECT_EQ(protocol.next().kind, Kind::kVote);
+}
+
+TEST(PassProtocolTest, LeftUnservedItWantsTheNextWave) {
+  PassProtocol protocol = make_protocol();
+  protocol.start_wave(1);
+  EXPECT_EQ(protocol.begin_vote(), 0U);
+  protocol.ask(0, kNone);
+  EXPECT_EQ(protocol.take_wave_wanted(), std::nullopt);
+  protocol.end_vote(0);
+  EXPECT_EQ(protocol.take_wave_wanted(), std::optional<int64_t>(1));
+}
+
+TEST(PassProtocolTest, EveryWaveHasAVoteOfItsOwn) {
+  PassProtocol protocol = make_protocol();
+  protocol.start_wave(2);
+  for (int wave = 0; wave < 2; ++wave) {
+    ASSERT_EQ(protocol.next().kind, Kind::kVote) << wave;
+    protocol.begin_vote();
+    protocol.end_vote(0);
+  }
+  EXPECT_TRUE(protocol.is_idle());
+  // Late, and told already.
+  protocol.start_wave(1);
+  EXPECT_TRUE(protocol.is_idle());
+}
+
+TEST(PassProtocolTest, APredictedPassIsHeldAndComputedWithoutAnotherVote) {
+  PassProtocol protocol = make_protocol();
+  protocol.start_wave(1);
+  protocol.ask(0, 0);
+  EXPECT_EQ(protocol.begin_vote(), kFirst);
+  protocol.end_vote(kFirst);
+  ASSERT_TRUE(protocol.is_granted());
+  compute(protocol, 0);
+  ASSERT_EQ(protocol.next().kind, Kind::kVote);
+  EXPECT_EQ(protocol.begin_vote(), kFirst);
+  protocol.end_vote(kFirst);
+  // Fills its slots ahead, and no more.
+  EXPECT_EQ(gather_all(protocol), 2);
+  EXPECT_EQ(protocol.next().kind, Kind::kNothing);
+  protocol.ask(0, kNone);
+  EXPECT_TRUE(protocol.is_granted());
+  EXPECT_EQ(protocol.granted_pass(), 2);
+  compute(protocol, 0);
+  EXPECT_EQ(protocol.begin_vote(), 0U);
+}
+
+TEST(PassProtocolTest, AWrongPredictionMakesAGhostThatGathersEverything) {
+  PassProtocol protocol = make_protocol();
+  protocol.start_wave(1);
+  protocol.ask(0, 0);
+  protocol.begin_vote();
+  protocol.end_vote(kFirst);
+  compute(protocol, 0);
+  protocol.begin_vote();
+  protocol.end_vote(kFirst);
+  EXPECT_EQ(gather_all(protocol), 2);
+  protocol.ask(1, kNone);
+  EXPECT_FALSE(protocol.is_granted());
+  EXPECT_EQ(gather_all(protocol), 1);
+  EXPECT_EQ(protocol.begin_vote(), kSecond);
+}
+
+TEST(PassProtocolTest, ComponentsOfAVoteComeInOrder) {
+  PassProtocol protocol = make_protocol();
+  protocol.start_wave(1);
+  protocol.ask(1, kNone);
+  protocol.begin_vote();
+  protocol.end_vote(kFirst | kSecond);
+  EXPECT_FALSE(protocol.is_granted());
+  for (int block = 0; block < 3; ++block) {
+    EXPECT_EQ(protocol.next().component, 0);
+    EXPECT_EQ(protocol.next().block, block);
+    gather(protocol);
+  }
+  EXPECT_TRUE(protocol.is_granted());
+  EXPECT_EQ(protocol.next().component, 1);
+}
+
+TEST(PassProtocolTest, SkippedBlocksFreeTheirSlots) {
+  PassProtocol protocol = make_protocol();
+  protocol.start_wave(1);
+  protocol.ask(0, kNone);
+  protocol.begin_vote();
+  protocol.end_vote(kFirst);
+  EXPECT_EQ(gather_all(protocol), 2);
+  compute(protocol, 2);
+  EXPECT_EQ(protocol.next().kind, Kind::kVote);
+}
+
+TEST(PassProtocolTest, ABlockRunsOnceAndForwards) {
+  PassProtocol protocol = make_protocol();
+  protocol.start_wave(1);
+  protocol.ask(0, kNone);
+  protocol.begin_vote();
+  protocol.end_vote(kFirst);
+  gather_all(protocol);
+  ASSERT_TRUE(protocol.want_block(1).ok());
+  protocol.begin_use();
+  const absl::Status nested = protocol.want_block(2);
+  EXPECT_EQ(nested.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(nested.message(), HasSubstr("block 2 runs inside of block 1"));
+  protocol.end_use();
+  for (const int block : {0, 1}) {
+    const absl::Status again = protocol.want_block(block);
+    EXPECT_EQ(again.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(again.message(), HasSubstr("again, or after block 1"));
+  }
+  ASSERT_TRUE(protocol.want_block(2).ok());
+}
+
+TEST(PassProtocolTest, WithdrawnInTheMiddleItGathersOn) {
+  PassProtocol protocol = make_protocol();
+  protocol.start_wave(1);
+  protocol.ask(0, 0);
+  protocol.begin_vote();
+  protocol.end_vote(kFirst);
+  gather_all(protocol);
+  protocol.withdraw();
+  EXPECT_FALSE(protocol.is_granted());
+  EXPECT_EQ(gather_all(protocol), 1);
+  EXPECT_EQ(protocol.begin_vote(), 0U);
+}
+
+}  // namespace
+}  // namespace ferry
