@@ -18,8 +18,8 @@ namespace ferry {
 //   *started* by its stream (waiting for other streams does not count) aborts
 //   it.
 // After an error, or abort(): the communicator is of no use, here and soon on
-//   the other ranks. Work that is under way ends, with undefined bytes; status()
-//   and later calls say why. No collective may be tried to repair it.
+//   the other ranks. Work that is under way ends, with undefined bytes;
+//   status() and later calls say why. No collective may be tried to repair it.
 //
 // Ownership: refers to the device, which outlives it. It must outlive the work.
 // Threads: one call at a time; abort() and status() from any thread.

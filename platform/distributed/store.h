@@ -11,7 +11,10 @@
 namespace ferry {
 
 // Keys and values that all ranks of a group see: how they find each other
-// before they are joined. The contract is that of c10d's Store.
+// before they are joined.
+//
+// Values and numbers are apart: add() never meets what set() wrote, nor get()
+// what add() did.
 //
 // Each generation of a group has a prefix of its own (PrefixStore), so that
 // old and new ranks never meet.
@@ -19,7 +22,7 @@ namespace ferry {
 // Threads: thread-safe.
 // Errors: DEADLINE_EXCEEDED names the key that did not come in time;
 //   UNAVAILABLE, whoever keeps the values cannot be reached;
-//   INVALID_ARGUMENT, a value that is not what it is asked to be.
+//   INVALID_ARGUMENT, a key that the store cannot keep.
 class Store {
  public:
   virtual ~Store() = default;
@@ -31,7 +34,6 @@ class Store {
   virtual absl::StatusOr<std::string> get(absl::string_view key,
                                           absl::Duration timeout) = 0;
   // Adds to the key's number, 0 where there is none, and returns the sum.
-  // Values written by add() are read by add() only.
   virtual absl::StatusOr<int64_t> add(absl::string_view key,
                                       int64_t amount) = 0;
 };

@@ -17,8 +17,8 @@ ALLOWED_INCLUDES = {
     "platform/os": ["absl", "platform/base"],
     "platform/device": ["ATen", "absl", "c10", "cuda", "platform/base"],
     "platform/distributed": [
-        "ATen", "absl", "c10", "gloo", "nccl", "platform/base",
-        "platform/device", "torch/distributed",
+        "ATen", "absl", "c10", "cuda", "gloo", "nccl", "platform/base",
+        "platform/device", "platform/os", "torch/distributed",
     ],
     "offload": [
         "ATen", "absl", "c10", "nlohmann", "openssl", "platform/base",

@@ -352,11 +352,19 @@ absl::Status SimulatedDevice::discard(Stream stream, void* data,
 
 absl::Status SimulatedDevice::launch(Stream stream, absl::Span<const Use> uses,
                                      std::function<absl::Status()> work) {
+  return launch_timed(
+      stream, uses,
+      [work = std::move(work)](WorkTimes& /*times*/) { return work(); });
+}
+
+absl::Status SimulatedDevice::launch_timed(Stream stream,
+                                           absl::Span<const Use> uses,
+                                           StreamWork work) {
   RETURN_IF_ERROR(check_usable(stream));
   Point point;
   {
     MutexLock lock(&mutex_);
-    std::vector<Touch> touches;
+    absl::InlinedVector<Touch, 4> touches;
     for (const Use& use : uses) {
       RETURN_IF_ERROR(require_device_bytes(use.data, use.bytes));
       touches.push_back(

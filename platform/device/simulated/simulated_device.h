@@ -96,6 +96,9 @@ class SimulatedDevice final : public Device {
   // makes the device fail.
   absl::Status launch(Stream stream, absl::Span<const Use> uses,
                       std::function<absl::Status()> work);
+  // As launch(); the work knows when it starts, and says when it ends.
+  absl::Status launch_timed(Stream stream, absl::Span<const Use> uses,
+                            StreamWork work);
 
   FaultPlan& faults() { return faults_; }
   OperationLog& operations() { return log_; }

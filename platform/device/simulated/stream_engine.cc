@@ -227,8 +227,7 @@ void StreamEngine::run(StreamState& stream, const Operation& operation) {
       run_record(stream, operation);
       return;
     case OperationKind::kWork:
-      run_work(operation);
-      stream.time = clock_.monotonic();
+      run_work(stream, operation);
       return;
     case OperationKind::kDiscard:
       mutex_.unlock();
@@ -281,11 +280,7 @@ void StreamEngine::run_copy(StreamState& stream, const Operation& operation) {
         absl::Seconds(static_cast<double>(copy.bytes) * seconds_per_byte_),
         times.end - times.start);
   }
-  if (precise_ && lead < kMaxSpin) {
-    wait_until(times.end - lead - kSpin, absl::ZeroDuration());
-    stream.ending = true;
-    progress_.notify_all();
-  }
+  if (lead < kMaxSpin) announce_end(stream, times.end - lead);
   wait_until(times.end - lead, kSpin);
   if (!operation.fault.ok() && error_.ok()) error_ = operation.fault;
   if (error_.ok()) move_bytes(copy);
@@ -294,11 +289,17 @@ void StreamEngine::run_copy(StreamState& stream, const Operation& operation) {
   --busy_engines_;
 }
 
-void StreamEngine::run_work(const Operation& operation) {
+void StreamEngine::run_work(StreamState& stream, const Operation& operation) {
+  WorkTimes times;
+  times.start = stream.time;
   mutex_.unlock();
-  absl::Status status = operation.work();
+  absl::Status status = operation.work(times);
   mutex_.lock();
+  stream.time = times.end.value_or(clock_.monotonic());
   if (error_.ok()) error_ = std::move(status);
+  if (!times.end || !error_.ok()) return;
+  announce_end(stream, *times.end);
+  wait_until(*times.end, kSpin);
 }
 
 void StreamEngine::take_engine() {
@@ -320,6 +321,13 @@ void StreamEngine::move_bytes(const Copy& copy) {
   if (copy.bytes < kMinSampleBytes) return;
   const double sample = seconds / static_cast<double>(copy.bytes);
   seconds_per_byte_ = 0.75 * seconds_per_byte_ + 0.25 * sample;
+}
+
+void StreamEngine::announce_end(StreamState& stream, absl::Duration end) {
+  if (!precise_) return;
+  wait_until(end - kSpin, absl::ZeroDuration());
+  stream.ending = true;
+  progress_.notify_all();
 }
 
 void StreamEngine::wait_until(absl::Duration end, absl::Duration spin) {

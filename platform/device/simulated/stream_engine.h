@@ -26,6 +26,19 @@
 
 namespace ferry {
 
+// When work of a stream runs, by set times: a thread that wakes late delays one
+// operation, and not all after it.
+struct WorkTimes {
+  // When its stream came to it.
+  absl::Duration start;
+  // The work may say when it ends; if that has passed, it ends when it returns.
+  // By default that is when it returns.
+  std::optional<absl::Duration> end;
+};
+
+// An error makes the device fail.
+using StreamWork = std::function<absl::Status(WorkTimes& times)>;
+
 // Runs the streams of a simulated device, in real time: a transfer stream is a
 // thread that carries out what it is given, in order. The work of a compute
 // stream is done by the thread that gives it, since there its kernels are
@@ -62,7 +75,7 @@ class StreamEngine {
     int64_t event = 0;
     int64_t record = 0;
     // kWork.
-    std::function<absl::Status()> work;
+    StreamWork work;
   };
 
   // `clock` and `log` must outlive it.
@@ -148,10 +161,15 @@ class StreamEngine {
       REQUIRES_LOCK(mutex_);
   void run_copy(StreamState& stream, const Operation& operation)
       REQUIRES_LOCK(mutex_);
-  void run_work(const Operation& operation) REQUIRES_LOCK(mutex_);
+  void run_work(StreamState& stream, const Operation& operation)
+      REQUIRES_LOCK(mutex_);
   void take_engine() REQUIRES_LOCK(mutex_);
   // Copies, and learns how long that takes.
   void move_bytes(const Copy& copy) REQUIRES_LOCK(mutex_);
+  // The stream's operation ends then: blocks until it pays to spin, for whoever
+  // waits for the operation, too.
+  void announce_end(StreamState& stream, absl::Duration end)
+      REQUIRES_LOCK(mutex_);
   // Blocks until the clock shows `end`; the last `spin` awake.
   void wait_until(absl::Duration end, absl::Duration spin)
       REQUIRES_LOCK(mutex_);
