@@ -1,5 +1,6 @@
 #include "offload/block_image.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -32,21 +33,32 @@ c10::intrusive_ptr<c10::StorageImpl> make_storage(int64_t bytes,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<BlockImage>> BlockImage::pack(
-    Device& device, c10::Device torch_device, const TensorGroup& group) {
-  auto image = absl::WrapUnique(
-      new BlockImage(group.owner, torch_device, plan_image(group.tensors)));
+    Device& device, c10::Device torch_device, const TensorGroup& group,
+    ImageShare share) {
+  auto image = absl::WrapUnique(new BlockImage(
+      group.owner, torch_device, plan_image(group.tensors), share));
   RETURN_IF_ERROR(image->fill(device, group.tensors));
   return image;
 }
 
 absl::Status BlockImage::fill(Device& device,
                               const std::vector<NamedTensor>& from) {
-  ASSIGN_OR_RETURN(arena_, device.allocate_host(layout_.bytes, owner_));
+  const int64_t bytes = host_bytes();
+  const int64_t begin = share_.rank * bytes;
+  ASSIGN_OR_RETURN(arena_, device.allocate_host(bytes, owner_));
   ASSIGN_OR_RETURN(HostAccess access,
-                   arena_.access(AccessKind::kWrite, 0, layout_.bytes));
+                   arena_.access(AccessKind::kWrite, 0, bytes));
   for (const ImageLayout::Segment& segment : layout_.segments) {
-    std::memcpy(access.data() + segment.offset, segment.source,
-                static_cast<size_t>(segment.bytes));
+    const int64_t from_byte = std::max(segment.offset, begin);
+    const int64_t to_byte =
+        std::min(segment.offset + segment.bytes, begin + bytes);
+    if (from_byte < to_byte) {
+      std::memcpy(
+          access.data() + (from_byte - begin),
+          static_cast<const char*>(segment.source) +
+              (from_byte - segment.offset),
+          static_cast<size_t>(to_byte - from_byte));
+    }
     // Of a mapped file there are never two copies of more than a segment.
     release_pages(*segment.storage);
   }
@@ -77,16 +89,28 @@ void BlockImage::bind(void* device_data) {
 void BlockImage::unbind() { bind(unbound_data_); }
 
 absl::Status BlockImage::release() {
+  // The access is asked for first: after an error the arena is still here.
   ASSIGN_OR_RETURN(HostAccess access,
                    arena_.access(AccessKind::kWrite, 0, layout_.bytes));
+  give_to_tensors(std::move(arena_), std::move(access));
+  return absl::OkStatus();
+}
+
+absl::Status BlockImage::release(HostArena whole) {
+  ASSIGN_OR_RETURN(HostAccess access,
+                   whole.access(AccessKind::kWrite, 0, layout_.bytes));
+  give_to_tensors(std::move(whole), std::move(access));
+  return absl::OkStatus();
+}
+
+void BlockImage::give_to_tensors(HostArena arena, HostAccess access) {
   char* const data = access.data();
   auto open = std::make_unique<OpenArena>();
-  open->arena = std::move(arena_);
+  open->arena = std::move(arena);
   open->access = std::move(access);
   point_at(c10::Storage(make_storage(
       layout_.bytes, at::DataPtr(data, open.release(), delete_open_arena,
                                  c10::Device(c10::kCPU)))));
-  return absl::OkStatus();
 }
 
 }  // namespace ferry

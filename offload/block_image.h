@@ -12,14 +12,29 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "offload/image_layout.h"
+#include "offload/resolved_plan.h"
 #include "offload/tensor_group.h"
 #include "platform/device/device.h"
 #include "platform/device/host_arena.h"
 
 namespace ferry {
 
+// The part of each image that a rank keeps. An image is cut into equal parts,
+// the last of which are filled up with zeros; each is a multiple of
+// kImageAlignment, so that gathered they are the image and some padding.
+struct ImageShare {
+  int rank = 0;
+  int ranks = 1;
+
+  // Of an image of so many bytes.
+  int64_t bytes(int64_t image_bytes) const {
+    return align_for_image((image_bytes + ranks - 1) / ranks);
+  }
+};
+
 // The state of a block, or of a component: its tensors packed into one blob of
-// host memory, which is the only copy of their values while it is attached.
+// host memory, which is the only copy of their values while it is attached; or
+// a rank's share of that blob.
 //
 // All tensors are views of one storage. To bind them to a copy of the image on
 // the device is to exchange that storage's pointer; unbound, it points where a
@@ -37,11 +52,13 @@ namespace ferry {
 // Threads: not thread-safe; confined to the worker's step thread.
 class BlockImage {
  public:
-  // Copies the tensors' values into host memory of the device. The tensors do
-  // not change. RESOURCE_EXHAUSTED without host memory. REQUIRES: the group
-  // holds a tensor, and all are dense, strided and on the host.
+  // Copies the tensors' values, or the share of them, into host memory of the
+  // device. The tensors do not change. RESOURCE_EXHAUSTED without host memory.
+  // REQUIRES: the group holds a tensor, and all are dense, strided and on the
+  // host.
   static absl::StatusOr<std::unique_ptr<BlockImage>> pack(
-      Device& device, c10::Device torch_device, const TensorGroup& group);
+      Device& device, c10::Device torch_device, const TensorGroup& group,
+      ImageShare share = {});
 
   BlockImage(const BlockImage&) = delete;
   BlockImage& operator=(const BlockImage&) = delete;
@@ -49,6 +66,11 @@ class BlockImage {
   const std::string& owner() const { return owner_; }
   // Of the image; a multiple of kImageAlignment.
   int64_t bytes() const { return layout_.bytes; }
+  // On the host, at host_data(): bytes(), or the share of them.
+  int64_t host_bytes() const { return share_.bytes(layout_.bytes); }
+  // Of all shares together.
+  int64_t gathered_bytes() const { return share_.ranks * host_bytes(); }
+  const ImageLayout& layout() const { return layout_; }
   // What copies to the device read.
   const char* host_data() const { return arena_.data(); }
   // What copies from the device write, if the device's values shall stay.
@@ -66,22 +88,29 @@ class BlockImage {
            tensor.storage().unsafeGetStorageImpl() == storage_.get();
   }
   // Back to ordinary tensors. After an error nothing changed. REQUIRES:
-  // unbound, and no copy of the image runs.
+  // unbound, no copy of the image runs, and the share is all of it.
   absl::Status release();
+  // The same, with all shares in `whole`: gathered_bytes().
+  absl::Status release(HostArena whole);
 
  private:
-  BlockImage(std::string owner, c10::Device torch_device, ImageLayout layout)
+  BlockImage(std::string owner, c10::Device torch_device, ImageLayout layout,
+             ImageShare share)
       : owner_(std::move(owner)),
         torch_device_(torch_device),
-        layout_(std::move(layout)) {}
+        layout_(std::move(layout)),
+        share_(share) {}
 
   absl::Status fill(Device& device, const std::vector<NamedTensor>& from);
+  // Makes them views of an arena that they own.
+  void give_to_tensors(HostArena arena, HostAccess access);
   // Makes all tensors views of a storage.
   void point_at(const c10::Storage& storage);
 
   const std::string owner_;
   const c10::Device torch_device_;
   const ImageLayout layout_;
+  const ImageShare share_;
   std::vector<at::Tensor> tensors_;
   HostArena arena_;
   void* unbound_data_ = nullptr;

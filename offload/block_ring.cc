@@ -6,7 +6,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "offload/allocate_on_device.h"
-#include "offload/clone_span.h"
+#include "offload/clone_shared_outputs.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {
@@ -90,7 +90,7 @@ absl::Status BlockRing::wait_until_ready(Slot& slot) {
 
 absl::Status BlockRing::post_forward(size_t block, ForwardOutput& output) {
   Slot& slot = *find(block);
-  clone_shared(*blocks_[block], output);
+  stats_.cloned_outputs += clone_shared_outputs(*blocks_[block], output);
   if (options_.prefetch) {
     look_ahead(block);
   } else {
@@ -218,18 +218,6 @@ BlockRing::Stats BlockRing::stats() {
   stats.timed_h2d_bytes = copies_.amount();
   stats.h2d_time = copies_.time();
   return stats;
-}
-
-void BlockRing::clone_shared(const BlockImage& image, ForwardOutput& output) {
-  const auto is_shared = [&](const at::Tensor& tensor) {
-    return image.holds(tensor);
-  };
-  if (!output.any_tensor(is_shared)) return;
-  output.replace_tensors([&](const at::Tensor& tensor) {
-    if (!is_shared(tensor)) return tensor;
-    ++stats_.cloned_outputs;
-    return clone_span(tensor);
-  });
 }
 
 }  // namespace ferry

@@ -131,7 +131,6 @@ class BlockRing {
   absl::Status fetch_missing();
   absl::Status release(Slot& slot);
   absl::Status recover();
-  void clone_shared(const BlockImage& image, ForwardOutput& output);
 
   Device& device_;
   const Stream copy_stream_;

@@ -1,0 +1,352 @@
+#include "offload/distributed/pass_engine.h"
+
+#include <algorithm>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "offload/allocate_on_device.h"
+#include "offload/clone_shared_outputs.h"
+#include "platform/base/logging.h"
+#include "platform/base/status_macros.h"
+
+namespace ferry {
+namespace {
+
+// So many blocks the host may be ahead of the device, and all are timed.
+constexpr size_t kTimedBlocks = 32;
+constexpr size_t kTimedPasses = 4;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PassEngine>> PassEngine::create(
+    Device& device, RankGroup& group, int slots, int64_t gathered_bytes,
+    int64_t share_bytes) {
+  auto engine = absl::WrapUnique(new PassEngine(device, group));
+  RETURN_IF_ERROR(engine->reserve(slots, gathered_bytes, share_bytes));
+  return engine;
+}
+
+absl::Status PassEngine::reserve(int slots, int64_t gathered_bytes,
+                                 int64_t share_bytes) {
+  ASSIGN_OR_RETURN(
+      memory_,
+      allocate_on_device(
+          device_, slots * gathered_bytes + int64_t{kShareSlots} * share_bytes,
+          "slots of gathered blocks"));
+  char* data = memory_.data();
+  for (int i = 0; i < slots; ++i) {
+    Slot slot;
+    slot.data = std::exchange(data, data + gathered_bytes);
+    ASSIGN_OR_RETURN(slot.ready, device_.create_event(/*timed=*/false));
+    ASSIGN_OR_RETURN(slot.last_use, device_.create_event(/*timed=*/false));
+    slots_.push_back(std::move(slot));
+  }
+  for (size_t i = 0; i < kShareSlots; ++i) {
+    ShareSlot share;
+    share.data = std::exchange(data, data + share_bytes);
+    ASSIGN_OR_RETURN(share.copied, device_.create_event(/*timed=*/false));
+    ASSIGN_OR_RETURN(share.gathered, device_.create_event(/*timed=*/false));
+    shares_.push_back(std::move(share));
+  }
+  ASSIGN_OR_RETURN(copy_stream_, device_.acquire_stream(StreamKind::kTransfer,
+                                                        "shares of weights"));
+  ASSIGN_OR_RETURN(gather_stream_,
+                   device_.acquire_stream(StreamKind::kTransfer, "gathers"));
+  ASSIGN_OR_RETURN(first_waits_, StreamTimer::create(device_, kTimedPasses));
+  ASSIGN_OR_RETURN(waits_, StreamTimer::create(device_, kTimedBlocks));
+  MutexLock lock(&copies_mutex_);
+  ASSIGN_OR_RETURN(copies_, StreamTimer::create(device_, kTimedBlocks));
+  return absl::OkStatus();
+}
+
+PassEngine::~PassEngine() {
+  stop();
+  // Only that nothing runs counts.
+  (void)device_.synchronize();
+}
+
+absl::Status PassEngine::start(std::vector<Ring> rings,
+                               WaveWanted wave_wanted) {
+  rings_ = std::move(rings);
+  wave_wanted_ = std::move(wave_wanted);
+  predictor_ = PassPredictor(rings_.size());
+  std::vector<int> blocks;
+  for (const Ring& ring : rings_) {
+    blocks.push_back(static_cast<int>(ring.blocks.size()));
+  }
+  MutexLock lock(&mutex_);
+  protocol_ = PassProtocol(std::move(blocks), slots());
+  try {
+    transport_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the transport thread: ", error.what()));
+  }
+  is_started_ = true;
+  return absl::OkStatus();
+}
+
+void PassEngine::start_wave(int64_t wave) {
+  MutexLock lock(&mutex_);
+  protocol_.start_wave(wave);
+  changed_.notify_all();
+}
+
+void PassEngine::stop() {
+  {
+    MutexLock lock(&mutex_);
+    if (!is_started_ || is_stopping_) return;
+    is_stopping_ = true;
+    changed_.notify_all();
+  }
+  // Ends what the transport thread, or the device, waits for.
+  group_.control->abort("the rank leaves the group");
+  group_.weights->abort("the rank leaves the group");
+  transport_.join();
+}
+
+// --- The transport thread
+
+void PassEngine::run() {
+  MutexLock lock(&mutex_);
+  while (!is_stopping_ && failure_.ok()) work_once();
+}
+
+void PassEngine::work_once() {
+  if (const auto wave = protocol_.take_wave_wanted()) {
+    mutex_.unlock();
+    wave_wanted_(*wave);
+    mutex_.lock();
+    return;
+  }
+  const PassProtocol::Work work = protocol_.next();
+  switch (work.kind) {
+    case PassProtocol::WorkKind::kNothing:
+      changed_.wait(&mutex_);
+      return;
+    case PassProtocol::WorkKind::kVote:
+      vote();
+      return;
+    case PassProtocol::WorkKind::kGather:
+      break;
+  }
+  protocol_.begin_gather();
+  mutex_.unlock();
+  const absl::Status status = gather(work);
+  mutex_.lock();
+  if (!status.ok()) return fail(status);
+  protocol_.end_gather();
+  stats_.passes = protocol_.passes();
+  changed_.notify_all();
+}
+
+void PassEngine::vote() {
+  const uint64_t mine = protocol_.begin_vote();
+  mutex_.unlock();
+  const auto wanted = group_.control->all_reduce_or(mine, group_.timeout);
+  mutex_.lock();
+  if (!wanted.ok()) return fail(wanted.status());
+  protocol_.end_vote(*wanted);
+  changed_.notify_all();
+}
+
+absl::Status PassEngine::gather(const PassProtocol::Work& work) {
+  const Stream stream = gather_stream_.get();
+  const Ring& ring = rings_[static_cast<size_t>(work.component)];
+  const BlockImage& image = *ring.blocks[static_cast<size_t>(work.block)];
+  Slot& slot = slots_[static_cast<size_t>(work.slot)];
+  ShareSlot& share = share_slot(work.block);
+  if (share.component != work.component || share.block != work.block) {
+    RETURN_IF_ERROR(copy_share(work.component, work.block));
+  }
+  if (slot.was_used) RETURN_IF_ERROR(device_.wait(stream, slot.last_use));
+  slot.was_used = false;
+  RETURN_IF_ERROR(device_.wait(stream, share.copied));
+  RETURN_IF_ERROR(group_.weights->all_gather(stream, share.data, slot.data,
+                                             image.host_bytes()));
+  RETURN_IF_ERROR(device_.record(slot.ready, stream));
+  RETURN_IF_ERROR(device_.record(share.gathered, stream));
+  share.component = PassProtocol::kNone;
+  share.was_used = true;
+  // While this block is gathered, or waits for a slot.
+  const int next = work.block + 1;
+  if (next < static_cast<int>(ring.blocks.size())) {
+    RETURN_IF_ERROR(copy_share(work.component, next));
+  }
+  return group_.weights->status();
+}
+
+absl::Status PassEngine::copy_share(int component, int block) {
+  const Stream stream = copy_stream_.get();
+  const BlockImage& image = *rings_[static_cast<size_t>(component)]
+                                 .blocks[static_cast<size_t>(block)];
+  ShareSlot& share = share_slot(block);
+  if (share.was_used) RETURN_IF_ERROR(device_.wait(stream, share.gathered));
+  share.was_used = false;
+  {
+    MutexLock lock(&copies_mutex_);
+    RETURN_IF_ERROR(copies_.begin(stream));
+  }
+  RETURN_IF_ERROR(
+      device_.copy_async(stream, {CopyKind::kHostToDevice, share.data,
+                                  image.host_data(), image.host_bytes()}));
+  RETURN_IF_ERROR(device_.record(share.copied, stream));
+  share.component = component;
+  share.block = block;
+  {
+    MutexLock lock(&copies_mutex_);
+    RETURN_IF_ERROR(copies_.end(stream, image.host_bytes()));
+  }
+  MutexLock lock(&mutex_);
+  stats_.h2d_bytes += image.host_bytes();
+  stats_.gathered_bytes += image.gathered_bytes();
+  return absl::OkStatus();
+}
+
+void PassEngine::fail(const absl::Status& status) {
+  if (!failure_.ok()) return;
+  failure_ = absl::Status(
+      status.code(), absl::StrCat("rank ", group_.rank(), " of ", group_.size(),
+                                  ": ", status.message()));
+  if (!is_stopping_) {
+    log_error("the group of ranks has failed",
+              {{"error", failure_.ToString()}});
+  }
+  group_.control->abort(failure_.message());
+  group_.weights->abort(failure_.message());
+  changed_.notify_all();
+}
+
+// --- The step thread
+
+template <typename Predicate>
+absl::Status PassEngine::wait_until(Predicate is_true) {
+  while (failure_.ok() && !is_true()) changed_.wait(&mutex_);
+  return failure_;
+}
+
+absl::Status PassEngine::pre_forward(size_t ring, size_t block) {
+  BlockImage& image = *rings_[ring].blocks[block];
+  int slot = PassProtocol::kNone;
+  {
+    MutexLock lock(&mutex_);
+    RETURN_IF_ERROR(failure_);
+    RETURN_IF_ERROR(enter_pass(ring));
+    const absl::Status wanted = protocol_.want_block(static_cast<int>(block));
+    if (!wanted.ok()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(image.owner(), ": ", wanted.message(),
+                       "; blocks that ranks gather together run once and in "
+                       "order (weight_transfer \"rank-local\" allows more)"));
+    }
+    changed_.notify_all();
+    RETURN_IF_ERROR(wait_until([this]() REQUIRES_LOCK(mutex_) {
+      return protocol_.wanted_slot().has_value();
+    }));
+    slot = *protocol_.wanted_slot();
+    protocol_.begin_use();
+  }
+  is_bound_ = true;
+  bound_slot_ = slot;
+  bound_ring_ = ring;
+  bound_block_ = block;
+  Slot& place = slots_[static_cast<size_t>(slot)];
+  RETURN_IF_ERROR(await(place, image, std::exchange(is_first_block_, false)));
+  image.bind(place.data);
+  return absl::OkStatus();
+}
+
+absl::Status PassEngine::enter_pass(size_t ring) {
+  if (protocol_.is_granted()) {
+    if (bound_ring_ == ring || is_bound_) return absl::OkStatus();
+    protocol_.end_pass();
+  }
+  protocol_.ask(static_cast<int>(ring), predictor_.ask(ring));
+  changed_.notify_all();
+  RETURN_IF_ERROR(wait_until(
+      [this]() REQUIRES_LOCK(mutex_) { return protocol_.is_granted(); }));
+  bound_ring_ = ring;
+  is_first_block_ = true;
+  ++stats_.computed_passes;
+  return absl::OkStatus();
+}
+
+absl::Status PassEngine::await(Slot& slot, const BlockImage& image,
+                               bool is_first) {
+  const Stream compute = device_.current_stream();
+  StreamTimer& timer = is_first ? first_waits_ : waits_;
+  RETURN_IF_ERROR(timer.begin(compute));
+  RETURN_IF_ERROR(device_.wait(compute, slot.ready));
+  RETURN_IF_ERROR(timer.end(compute, 1));
+  return device_.mark_access(compute, AccessKind::kRead, slot.data,
+                             image.bytes());
+}
+
+absl::Status PassEngine::post_forward(ForwardOutput& output) {
+  BlockImage& image = bound_image();
+  const int64_t clones = clone_shared_outputs(image, output);
+  const absl::Status status =
+      release(slots_[static_cast<size_t>(bound_slot_)], image);
+  MutexLock lock(&mutex_);
+  stats_.cloned_outputs += clones;
+  if (!status.ok()) {
+    fail(status);
+    return status;
+  }
+  protocol_.end_use();
+  changed_.notify_all();
+  return absl::OkStatus();
+}
+
+absl::Status PassEngine::release(Slot& slot, BlockImage& image) {
+  const Stream compute = device_.current_stream();
+  image.unbind();
+  is_bound_ = false;
+  RETURN_IF_ERROR(device_.mark_access(compute, AccessKind::kRead, slot.data,
+                                      image.bytes()));
+  RETURN_IF_ERROR(device_.discard(compute, slot.data, image.bytes()));
+  RETURN_IF_ERROR(device_.record(slot.last_use, compute));
+  slot.was_used = true;
+  return absl::OkStatus();
+}
+
+void PassEngine::end_pass(size_t ring) {
+  MutexLock lock(&mutex_);
+  if (!protocol_.is_granted() || bound_ring_ != ring || is_bound_) return;
+  protocol_.end_pass();
+  changed_.notify_all();
+}
+
+void PassEngine::withdraw() {
+  const bool was_bound = is_bound_;
+  absl::Status status;
+  if (was_bound) {
+    status = release(slots_[static_cast<size_t>(bound_slot_)], bound_image());
+  }
+  predictor_.end_loop();
+  MutexLock lock(&mutex_);
+  if (!status.ok()) return fail(status);
+  if (was_bound) protocol_.end_use();
+  protocol_.withdraw();
+  changed_.notify_all();
+}
+
+PassEngine::Stats PassEngine::stats() {
+  // A device that failed has said so to those who work with it.
+  (void)first_waits_.collect();
+  (void)waits_.collect();
+  MutexLock lock(&mutex_);
+  Stats stats = stats_;
+  stats.first_block_stall = first_waits_.time();
+  stats.exposed_stall = first_waits_.time() + waits_.time();
+  MutexLock copies_lock(&copies_mutex_);
+  (void)copies_.collect();
+  stats.timed_h2d_bytes = copies_.amount();
+  stats.h2d_time = copies_.time();
+  return stats;
+}
+
+}  // namespace ferry

@@ -1,0 +1,206 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "offload/block_image.h"
+#include "offload/distributed/pass_predictor.h"
+#include "offload/distributed/pass_protocol.h"
+#include "offload/distributed/rank_group.h"
+#include "offload/forward_output.h"
+#include "offload/stream_timer.h"
+#include "platform/base/mutex.h"
+#include "platform/device/device.h"
+#include "platform/device/device_arena.h"
+#include "platform/device/event.h"
+#include "platform/device/stream_lease.h"
+
+namespace ferry {
+
+// Ferries blocks whose host images are cut into shares over a group of ranks:
+// each rank copies its share to its device, the devices gather the shares, and
+// every rank has the block. Who computes when is PassProtocol's business; this
+// gives it a transport thread, streams and events.
+//
+// Block k of a pass, on the transport thread:
+//
+//   copy stream     wait gathered[k-2] · copy share k · record copied[k]
+//   gather stream   wait last_use of the slot · wait copied[k]
+//                   · gather k · record ready[k], gathered[k]
+//   compute stream  wait ready[k] · bind · run · record last_use · unbind
+//
+// so that share k+1 is copied while block k is gathered and block k-1 runs.
+// Shares go through two small slots, blocks through `slots` large ones, which
+// all rings use. In the steady state nothing is allocated, and the host never
+// waits for the device; the step thread waits for the host of its rank when it
+// is ahead of the transport thread.
+//
+//   created ──start()──► running ──stop()──► stopped
+//                          └─error─► failed: every call says why; stop() is
+//                                    left
+//
+// Ownership: owns its memory and thread; refers to the device, the group and
+//   the images, which outlive it.
+// Threads: start_wave() from any thread. All else belongs to the worker's step
+//   thread, whose current stream is the compute stream, always the same one.
+// Errors: FAILED_PRECONDITION, a block that runs again or backwards inside of
+//   a pass: this request cannot go on, the next one can. What the group or the
+//   device says ends the engine, on this rank and, by way of the group, on all.
+class PassEngine {
+ public:
+  struct Ring {
+    // Names it in errors: transformer.
+    std::string name;
+    // In the order of a pass; attached and unbound, of one group's shares.
+    std::vector<BlockImage*> blocks;
+  };
+  struct Stats {
+    int64_t h2d_bytes = 0;
+    int64_t gathered_bytes = 0;
+    // As in OffloadStats.
+    absl::Duration exposed_stall;
+    absl::Duration first_block_stall;
+    int64_t timed_h2d_bytes = 0;
+    absl::Duration h2d_time;
+    int64_t cloned_outputs = 0;
+    // Passes that the group made, and those that this rank computed.
+    int64_t passes = 0;
+    int64_t computed_passes = 0;
+  };
+  // Called on the transport thread: a wave after `last_wave` is wanted.
+  using WaveWanted = std::function<void(int64_t last_wave)>;
+
+  // Reserves `slots` slots for gathered blocks and two for shares.
+  static absl::StatusOr<std::unique_ptr<PassEngine>> create(
+      Device& device, RankGroup& group, int slots, int64_t gathered_bytes,
+      int64_t share_bytes);
+  // Stops, and waits for the device.
+  ~PassEngine();
+  PassEngine(const PassEngine&) = delete;
+  PassEngine& operator=(const PassEngine&) = delete;
+
+  // Starts the transport thread. Rings and their order are equal on all ranks.
+  // `wave_wanted` must not call the engine, except start_wave(). Once.
+  absl::Status start(std::vector<Ring> rings, WaveWanted wave_wanted);
+  void start_wave(int64_t wave) EXCLUDES_LOCK(mutex_);
+
+  // Before block `block` of a ring runs: asks for a pass of the ring unless one
+  // is being computed, waits for the block, binds it.
+  absl::Status pre_forward(size_t ring, size_t block) EXCLUDES_LOCK(mutex_);
+  // After it ran. REQUIRES: it is bound.
+  absl::Status post_forward(ForwardOutput& output) EXCLUDES_LOCK(mutex_);
+  // The pass over the ring is over. Without one: nothing.
+  void end_pass(size_t ring) EXCLUDES_LOCK(mutex_);
+  // The next pass of each ring is the last one of its loop: a hint.
+  void begin_last_step() { predictor_.begin_last_step(); }
+  // Asks for nothing any more, until the next pre_forward(): a request has
+  // ended, or was abandoned.
+  void withdraw() EXCLUDES_LOCK(mutex_);
+
+  // Leaves the group: for the others that is the end of it, unless they stop
+  // too.
+  void stop() EXCLUDES_LOCK(mutex_);
+
+  int64_t device_bytes() const { return memory_.bytes(); }
+  int slots() const { return static_cast<int>(slots_.size()); }
+  Stats stats() EXCLUDES_LOCK(mutex_);
+
+ private:
+  static constexpr size_t kShareSlots = 2;
+
+  // A handle's owner is told by the protocol: the transport thread from
+  // begin_gather() to end_gather(), the step thread from begin_use() to
+  // end_use().
+  struct Slot {
+    char* data = nullptr;
+    Event ready;
+    Event last_use;
+    // Whether last_use is to be waited for.
+    bool was_used = false;
+  };
+  // The transport thread's.
+  struct ShareSlot {
+    char* data = nullptr;
+    Event copied;
+    Event gathered;
+    bool was_used = false;
+    // What was copied into it.
+    int component = PassProtocol::kNone;
+    int block = PassProtocol::kNone;
+  };
+
+  PassEngine(Device& device, RankGroup& group)
+      : device_(device), group_(group), protocol_({1}, 1) {}
+
+  absl::Status reserve(int slots, int64_t gathered_bytes, int64_t share_bytes);
+
+  // --- The transport thread
+
+  void run() EXCLUDES_LOCK(mutex_);
+  void work_once() REQUIRES_LOCK(mutex_);
+  void vote() REQUIRES_LOCK(mutex_);
+  absl::Status gather(const PassProtocol::Work& work);
+  absl::Status copy_share(int component, int block);
+  ShareSlot& share_slot(int block) {
+    return shares_[static_cast<size_t>(block) % kShareSlots];
+  }
+  void fail(const absl::Status& status) REQUIRES_LOCK(mutex_);
+
+  // --- The step thread
+
+  // Blocks until `is_true`, or the engine has failed.
+  template <typename Predicate>
+  absl::Status wait_until(Predicate is_true) REQUIRES_LOCK(mutex_);
+  absl::Status enter_pass(size_t ring) REQUIRES_LOCK(mutex_);
+  absl::Status await(Slot& slot, const BlockImage& image, bool is_first);
+  absl::Status release(Slot& slot, BlockImage& image);
+  BlockImage& bound_image() const {
+    return *rings_[bound_ring_].blocks[bound_block_];
+  }
+
+  Device& device_;
+  RankGroup& group_;
+  // Constant after start().
+  std::vector<Ring> rings_;
+  WaveWanted wave_wanted_;
+  StreamLease copy_stream_;
+  StreamLease gather_stream_;
+  DeviceArena memory_;
+  std::vector<Slot> slots_;
+  std::vector<ShareSlot> shares_;
+  std::thread transport_;
+
+  // The step thread's.
+  PassPredictor predictor_;
+  bool is_bound_ = false;
+  int bound_slot_ = PassProtocol::kNone;
+  size_t bound_ring_ = 0;
+  size_t bound_block_ = 0;
+  bool is_first_block_ = false;
+  StreamTimer first_waits_;
+  StreamTimer waits_;
+
+  Mutex mutex_;
+  // The protocol's state, or what follows, has changed.
+  CondVar changed_;
+  PassProtocol protocol_ GUARDED_BY(mutex_);
+  bool is_started_ GUARDED_BY(mutex_) = false;
+  bool is_stopping_ GUARDED_BY(mutex_) = false;
+  absl::Status failure_ GUARDED_BY(mutex_);
+  // Counters only; the timers have the times.
+  Stats stats_ GUARDED_BY(mutex_);
+
+  Mutex copies_mutex_;
+  StreamTimer copies_ GUARDED_BY(copies_mutex_);
+};
+
+}  // namespace ferry

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <memory>
+
+#include "absl/time/time.h"
+#include "platform/distributed/communicator.h"
+#include "platform/distributed/host_communicator.h"
+
+namespace ferry {
+
+// What joins the ranks that hold the weights of a pipeline together: a control
+// group on the host, for votes, and the group of their devices, for weights.
+// Both have the same ranks. Once one of them has failed, so has the group.
+struct RankGroup {
+  std::unique_ptr<HostCommunicator> control;
+  std::unique_ptr<Communicator> weights;
+  // How long a rank waits for the others in one call: longer than any of them
+  // may take for a pass, or to load.
+  absl::Duration timeout = absl::Minutes(2);
+
+  int rank() const { return control->rank(); }
+  int size() const { return control->size(); }
+};
+
+}  // namespace ferry
