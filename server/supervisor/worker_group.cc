@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "platform/base/clock.h"
 #include "platform/base/error_info.h"
 #include "platform/base/status_macros.h"
@@ -20,6 +21,11 @@ std::string host_name() {
   char name[256] = {};
   gethostname(name, sizeof(name) - 1);
   return name;
+}
+
+// "cuda" of "cuda:1".
+absl::string_view kind_of(absl::string_view device) {
+  return device.substr(0, device.find(':'));
 }
 
 }  // namespace
@@ -44,6 +50,11 @@ absl::Status WorkerGroup::load() {
   }
   MutexLock lock(&mutex_);
   RETURN_IF_ERROR(result_locked());
+  if (absl::Status devices = check_devices_locked(); !devices.ok()) {
+    load_error_reported_ = true;
+    fail_locked(devices);
+    return devices;
+  }
   for (const auto& process : processes_) ranks_.push_back(process->rank());
   set_state_locked(WorkerState::kReady);
   return absl::OkStatus();
@@ -133,6 +144,21 @@ bool WorkerGroup::all_loaded_locked() const {
                      [](const auto& answer) { return answer.has_value(); });
 }
 
+absl::Status WorkerGroup::check_devices_locked() const {
+  const std::string& first = loaded_[0]->device();
+  for (size_t i = 1; i < loaded_.size(); ++i) {
+    const std::string& device = loaded_[i]->device();
+    if (kind_of(device) == kind_of(first)) continue;
+    return make_error(absl::StatusCode::kFailedPrecondition,
+                      absl::StrCat("ranks: rank 0 has the device ", first,
+                                   " and rank ", i, " ", device,
+                                   "; ask for as many ranks as there are GPUs "
+                                   "that work, or set --platform"),
+                      {"DEVICES_DIFFER", {{"pipeline", settings_.pipeline}}});
+  }
+  return absl::OkStatus();
+}
+
 void WorkerGroup::set_state_locked(WorkerState state) {
   assert(is_valid_transition(state_, state));
   state_ = state;
@@ -209,6 +235,15 @@ v1::Pipeline WorkerGroup::description() const {
     rank.set_device(loaded_[i]->device());
   }
   return description;
+}
+
+std::vector<v1::OffloadReport> WorkerGroup::offloads() const {
+  MutexLock lock(&mutex_);
+  std::vector<v1::OffloadReport> reports;
+  for (const auto& loaded : loaded_) {
+    reports.push_back(loaded->pipeline().offload());
+  }
+  return reports;
 }
 
 void WorkerGroup::set_lost(const absl::Status& error) {

@@ -65,6 +65,8 @@ class WorkerGroup {
   const std::vector<std::shared_ptr<Rank>>& ranks() const { return ranks_; }
   // What rank 0 said, with ferryd's fields: generation and ranks.
   v1::Pipeline description() const;
+  // What each rank said of offloading when it had loaded.
+  std::vector<v1::OffloadReport> offloads() const;
   // Ends what runs on the ranks with `error`, a worker_lost().
   void set_lost(const absl::Status& error);
 
@@ -81,6 +83,9 @@ class WorkerGroup {
   // It will never be ready, or is not any more.
   bool useless_locked() const REQUIRES_LOCK(mutex_);
   bool all_loaded_locked() const REQUIRES_LOCK(mutex_);
+  // Whether all ranks have the same kind of device. "auto" may give a rank the
+  // CPU where it finds no GPU of its number, or one that does not work.
+  absl::Status check_devices_locked() const REQUIRES_LOCK(mutex_);
   void set_state_locked(WorkerState state) REQUIRES_LOCK(mutex_);
   // CANCELLED after request_stop(), else the failure, else OK.
   absl::Status result_locked() const REQUIRES_LOCK(mutex_);

@@ -147,14 +147,10 @@ HostMemoryLeft host_memory() {
 
 absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
     const worker::v1::LoadPipelineRequest& request) {
-  if (request.world_size() != 1) {
-    return absl::UnimplementedError(
-        absl::StrCat("ranks: ", request.world_size(),
-                     " ranks of one pipeline are not supported; 1 is"));
-  }
   ASSIGN_OR_RETURN(OffloadConfig config, offload_config(request));
   ASSIGN_OR_RETURN(PlatformOptions options,
                    platform_options(request.platform()));
+  // Each rank has the device of its number.
   options.cuda.index = request.rank();
   options.cuda.pin_host_memory = config.pin_memory();
   ASSIGN_OR_RETURN(std::unique_ptr<Platform> platform, get_platform(options));

@@ -17,7 +17,7 @@ namespace ferry {
 //
 // Errors: of the package, with file and attribute; INVALID_ARGUMENT for an
 // offload mode that does not exist; UNIMPLEMENTED for what the platform cannot
-// do, and for more than one rank.
+// do, and for what ranks cannot share.
 absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
     const worker::v1::LoadPipelineRequest& request);
 

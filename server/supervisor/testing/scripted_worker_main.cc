@@ -1,8 +1,9 @@
 // A worker whose faults are scripted, for tests of what watches workers. It
 // speaks the real protocol with the real service and a fake pipeline.
 //
-// --script holds one entry for each generation, separated by ';' (the last one
-// counts for all later ones), each with faults separated by ',':
+// --script, or the environment's FERRY_SCRIPT, holds one entry for each
+// generation, separated by ';' (the last one counts for all later ones), each
+// with faults separated by ','. FAULT@RANK is one of that rank only:
 //   exit_before_hello=CODE  exits before it serves
 //   exit_in_load=CODE       exits while it loads
 //   load_error              reports that the package is wrong
@@ -11,11 +12,15 @@
 //   hang_in_step=N          never ends step N, whatever is asked
 //   ignore_cancel           runs on when it is asked to end
 //   die_in_step=N           is killed in step N
+//   step_ms=N               takes so long for each step
 //   output_bytes=N          bytes of each output
+//   on_gpu                  says that its device is the GPU of its rank
 //   chatty=N                writes N numbered lines to stderr at the start
 
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +32,7 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "platform/base/error_info.h"
 #include "server/worker/run_worker.h"
@@ -45,10 +51,10 @@ namespace {
   while (true) pause();
 }
 
-// The faults of one generation; those without a value have 0.
+// The faults of one generation and rank; those without a value have 0.
 class Script {
  public:
-  Script(const std::string& text, int generation) {
+  Script(const std::string& text, int generation, int rank) {
     const std::vector<std::string> entries = absl::StrSplit(text, ';');
     const size_t index =
         std::min(static_cast<size_t>(generation), entries.size()) - 1;
@@ -56,9 +62,13 @@ class Script {
          absl::StrSplit(entries[index], ',', absl::SkipEmpty())) {
       const std::pair<std::string, std::string> parts =
           absl::StrSplit(fault, absl::MaxSplits('=', 1));
+      const std::pair<std::string, std::string> fault_at =
+          absl::StrSplit(parts.first, absl::MaxSplits('@', 1));
+      int only = rank;
+      if (absl::SimpleAtoi(fault_at.second, &only) && only != rank) continue;
       int value = 0;
       if (!absl::SimpleAtoi(parts.second, &value)) value = 0;
-      faults_[parts.first] = value;
+      faults_[fault_at.first] = value;
     }
   }
 
@@ -76,9 +86,13 @@ FakePipelineOptions pipeline_options(const Script& script) {
   FakePipelineOptions options;
   options.ignore_cancel = script.has("ignore_cancel");
   options.output_bytes = script.value("output_bytes", 64);
+  if (script.has("on_gpu")) {
+    options.device = absl::StrCat("cuda:", absl::GetFlag(FLAGS_rank));
+  }
   options.on_step = [script](int step) {
     if (step == script.value("hang_in_step")) hang();
     if (step == script.value("die_in_step")) raise(SIGKILL);
+    poll(nullptr, 0, script.value("step_ms", 0));
   };
   return options;
 }
@@ -98,8 +112,11 @@ PipelineLoader loader(const Script& script) {
 }
 
 int run() {
-  const Script script(absl::GetFlag(FLAGS_script),
-                      absl::GetFlag(FLAGS_generation));
+  const char* environment = getenv("FERRY_SCRIPT");
+  const std::string flag = absl::GetFlag(FLAGS_script);
+  const Script script(
+      flag.empty() && environment != nullptr ? environment : flag,
+      absl::GetFlag(FLAGS_generation), absl::GetFlag(FLAGS_rank));
   for (int i = 0; i < script.value("chatty", 0); ++i) {
     fprintf(stderr, "line %d\n", i);
   }

@@ -33,7 +33,7 @@ class FakePipeline final : public LoadedPipeline {
     return description;
   }
 
-  std::string device() const override { return "cpu"; }
+  std::string device() const override { return options_.device; }
 
   absl::StatusOr<GenerationReport> generate(
       const v1::GenerationSpec& spec, GenerationObserver& observer) override {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "server/worker/loaded_pipeline.h"
 
@@ -15,6 +16,8 @@ struct FakePipelineOptions {
   std::function<void(int step)> on_step = [](int) {};
   // Goes on when it is asked to end.
   bool ignore_cancel = false;
+  // Device that it says it has.
+  std::string device = "cpu";
 };
 
 // A loader that accepts every package and gives a pipeline without LibTorch. It
