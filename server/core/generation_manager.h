@@ -84,9 +84,10 @@ class GenerationManager {
   absl::StatusOr<v1::Job> cancel(const std::string& name);
 
   // The supervisor adds the ranks of a group in their order once it is ready,
-  // and removes them all when the group is lost or stops; remove_rank() blocks until the rank runs nothing
-  // (REQUIRES: its run() returns soon, because its process is gone or idle).
-  // Queued jobs stay. Removing a rank that is not there does nothing.
+  // and removes them all when the group is lost or stops; remove_rank() blocks
+  // until the rank runs nothing (REQUIRES: its run() returns soon, because its
+  // process is gone or idle). Queued jobs stay. Removing a rank that is not
+  // there does nothing.
   void add_rank(const std::string& pipeline, std::shared_ptr<Rank> rank)
       EXCLUDES_LOCK(mutex_);
   void remove_rank(const std::string& pipeline,
