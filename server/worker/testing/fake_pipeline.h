@@ -16,8 +16,9 @@ struct FakePipelineOptions {
   std::function<void(int step)> on_step = [](int) {};
   // Goes on when it is asked to end.
   bool ignore_cancel = false;
-  // Device that it says it has.
+  // Device that it says it has, and version of its package.
   std::string device = "cpu";
+  std::string version = "fake";
 };
 
 // A loader that accepts every package and gives a pipeline without LibTorch. It
