@@ -11,7 +11,9 @@
 #include "absl/strings/string_view.h"
 #include "platform/base/clock.h"
 #include "platform/base/error_info.h"
+#include "platform/base/random_hex.h"
 #include "platform/base/status_macros.h"
+#include "platform/os/bound_socket.h"
 #include "server/core/errors.h"
 
 namespace ferry {
@@ -22,6 +24,9 @@ std::string host_name() {
   gethostname(name, sizeof(name) - 1);
   return name;
 }
+
+// 32 bits each.
+constexpr int kIncarnationWords = 4;
 
 // "cuda" of "cuda:1".
 absl::string_view kind_of(absl::string_view device) {
@@ -36,6 +41,9 @@ WorkerGroup::WorkerGroup(const WorkerSettings& settings, int64_t generation,
       generation_(generation),
       spawner_(spawner),
       drain_(drain),
+      waves_([this](int64_t wave) {
+        for (const auto& process : processes_) process->start_wave(wave);
+      }),
       loaded_(static_cast<size_t>(settings.ranks)) {}
 
 WorkerGroup::~WorkerGroup() { end(); }
@@ -61,15 +69,35 @@ absl::Status WorkerGroup::load() {
 }
 
 absl::Status WorkerGroup::start_processes() {
+  BoundSocket store;
+  if (settings_.ranks > 1) {
+    ASSIGN_OR_RETURN(store, bind_to_loopback());
+    rendezvous_ = {random_hex(kIncarnationWords), store.address};
+  }
   for (int rank = 0; rank < settings_.ranks; ++rank) {
     ASSIGN_OR_RETURN(
         std::unique_ptr<WorkerProcess> process,
         WorkerProcess::start(
             settings_, {rank, generation_}, spawner_, drain_,
-            [this, rank](const std::string& why) { on_lost(rank, why); }));
+            [this, rank](const std::string& why) { on_lost(rank, why); },
+            rank == 0 ? store.fd.get() : -1));
     processes_.push_back(std::move(process));
   }
   return absl::OkStatus();
+}
+
+void WorkerGroup::join_waves() {
+  for (const auto& process : processes_) process->join_waves();
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    const int rank = static_cast<int>(i);
+    processes_[i]->watch_waves(
+        [this, rank](int64_t last_wave) { on_wave_wanted(rank, last_wave); });
+  }
+}
+
+void WorkerGroup::on_wave_wanted(int rank, int64_t last_wave) {
+  const absl::Status status = waves_.wanted(last_wave);
+  if (!status.ok()) on_lost(rank, std::string(status.message()));
 }
 
 void WorkerGroup::load_all() {
@@ -78,9 +106,11 @@ void WorkerGroup::load_all() {
     if (useless_locked()) return;
     set_state_locked(WorkerState::kLoading);
   }
+  if (settings_.ranks > 1) join_waves();
   std::vector<std::thread> threads;
   for (size_t i = 0; i < processes_.size(); ++i) {
-    threads.emplace_back([this, i] { on_loaded(i, processes_[i]->load()); });
+    threads.emplace_back(
+        [this, i] { on_loaded(i, processes_[i]->load(rendezvous_)); });
   }
   bool useless;
   {
@@ -207,6 +237,7 @@ void WorkerGroup::end() {
   for (const auto& process : processes_) {
     process->stop(failed ? absl::ZeroDuration() : deadline - clock.monotonic());
   }
+  for (const auto& process : processes_) process->leave_waves();
   MutexLock lock(&mutex_);
   if (!failed) set_state_locked(WorkerState::kStopped);
 }

@@ -14,6 +14,8 @@
 #include "platform/os/process_spawner.h"
 #include "server/core/rank.h"
 #include "server/supervisor/log_drain.h"
+#include "server/supervisor/rendezvous.h"
+#include "server/supervisor/wave_coordinator.h"
 #include "server/supervisor/worker_process.h"
 #include "server/supervisor/worker_settings.h"
 #include "server/supervisor/worker_state.h"
@@ -73,7 +75,11 @@ class WorkerGroup {
  private:
   using LoadResult = absl::StatusOr<worker::v1::LoadPipelineResponse>;
 
+  // With several ranks, makes the place where they meet.
   absl::Status start_processes() EXCLUDES_LOCK(mutex_);
+  // Before any of them loads: whoever is first may want a wave of all.
+  void join_waves();
+  void on_wave_wanted(int rank, int64_t last_wave) EXCLUDES_LOCK(mutex_);
   // Blocks until all ranks have loaded, or the group is of no use.
   void load_all() EXCLUDES_LOCK(mutex_);
   void on_loaded(size_t rank, LoadResult result) EXCLUDES_LOCK(mutex_);
@@ -97,8 +103,11 @@ class WorkerGroup {
   LogDrain& drain_;
 
   // Touched by the owner's thread.
+  std::optional<Rendezvous> rendezvous_;
   std::vector<std::unique_ptr<WorkerProcess>> processes_;
   std::vector<std::shared_ptr<Rank>> ranks_;
+  // Used by the threads of processes_, which do not change meanwhile.
+  WaveCoordinator waves_;
 
   mutable Mutex mutex_;
   // Signalled at every change of what follows.

@@ -174,6 +174,35 @@ TEST_F(WorkerSupervisorTest, OneLostRankIsTheGroupsEnd) {
                   "remove", "remove", "RESTARTING 2", "add", "add", "READY 2"));
 }
 
+// Each loads until it has seen all waves, whoever wanted them.
+TEST_F(WorkerSupervisorTest, WavesReachEveryRank) {
+  options_.worker.ranks = 3;
+  start("waves=100");
+  log_.wait_for("READY 1");
+  supervisor_->stop();
+  EXPECT_THAT(children(), IsEmpty());
+}
+
+TEST_F(WorkerSupervisorTest, AWaveThatNeverWasLosesTheGroup) {
+  options_.worker.ranks = 2;
+  options_.restart.limit = 0;
+  start("wrong_wave@1");
+  EXPECT_THAT(log_.wait_for("budget_spent"),
+              HasSubstr("rank 1 asks for a wave after 7, and 0 was the last"));
+}
+
+TEST_F(WorkerSupervisorTest, EveryGenerationMeetsAtAPlaceOfItsOwn) {
+  options_.worker.ranks = 2;
+  start("");
+  log_.wait_for("READY 1");
+  const std::string first = pipeline().version();
+  EXPECT_EQ(first.size(), 32u);
+  kill(worker_pid(), SIGKILL);
+  log_.wait_for("READY 2");
+  EXPECT_EQ(pipeline().version().size(), 32u);
+  EXPECT_NE(pipeline().version(), first);
+}
+
 TEST_F(WorkerSupervisorTest, RanksOfOneKindOfDeviceServe) {
   options_.worker.ranks = 3;
   start("on_gpu");

@@ -14,19 +14,24 @@
 //   die_in_step=N           is killed in step N
 //   step_ms=N               takes so long for each step
 //   output_bytes=N          bytes of each output
+//   waves=N                 loads until N waves have been started
+//   wrong_wave              wants one after a wave that never was
 //   on_gpu                  says that its device is the GPU of its rank
 //   chatty=N                writes N numbered lines to stderr at the start
 
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -35,8 +40,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "platform/base/error_info.h"
+#include "platform/base/status_macros.h"
 #include "server/worker/run_worker.h"
+#include "server/worker/testing/eager_participant.h"
 #include "server/worker/testing/fake_pipeline.h"
+#include "server/worker/wave_line.h"
 
 ABSL_FLAG(int, ipc_fd, -1, "socket to ferryd");
 ABSL_FLAG(int, lifeline_fd, -1, "pipe that ends with ferryd");
@@ -82,12 +90,54 @@ class Script {
   std::map<std::string, int> faults_;
 };
 
-FakePipelineOptions pipeline_options(const Script& script) {
+void take_part_in_waves(const Script& script, WaveLine& waves) {
+  EagerParticipant participant;
+  waves.attach(participant);
+  if (script.has("waves")) {
+    participant.want(0);
+    participant.wait_for(static_cast<size_t>(script.value("waves")));
+  }
+  if (script.has("wrong_wave")) {
+    participant.want(7);
+    hang();
+  }
+  waves.detach();
+}
+
+// Whether this rank could meet the others.
+absl::Status check_rendezvous(const worker::v1::LoadPipelineRequest& request) {
+  const worker::v1::Rendezvous& meeting = request.rendezvous();
+  bool right = request.has_rendezvous() == (request.world_size() > 1);
+  if (right && request.has_rendezvous()) {
+    right = meeting.incarnation().size() == 32 &&
+            meeting.join_timeout().seconds() > 0 &&
+            meeting.operation_timeout().seconds() > 0 &&
+            meeting.has_store_fd() == (request.rank() == 0);
+  }
+  if (right && meeting.has_store_fd()) {
+    sockaddr_in address = {};
+    socklen_t length = sizeof(address);
+    right = getsockname(meeting.store_fd(),
+                        reinterpret_cast<sockaddr*>(&address), &length) == 0 &&
+            meeting.store_address() ==
+                absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
+  }
+  if (right) return absl::OkStatus();
+  return make_error(absl::StatusCode::kInvalidArgument,
+                    absl::StrCat("rendezvous: ", meeting.ShortDebugString()),
+                    {"WRONG_RENDEZVOUS", {}});
+}
+
+FakePipelineOptions pipeline_options(
+    const Script& script, const worker::v1::LoadPipelineRequest& request) {
   FakePipelineOptions options;
   options.ignore_cancel = script.has("ignore_cancel");
   options.output_bytes = script.value("output_bytes", 64);
   if (script.has("on_gpu")) {
-    options.device = absl::StrCat("cuda:", absl::GetFlag(FLAGS_rank));
+    options.device = absl::StrCat("cuda:", request.rank());
+  }
+  if (request.has_rendezvous()) {
+    options.version = request.rendezvous().incarnation();
   }
   options.on_step = [script](int step) {
     if (step == script.value("hang_in_step")) hang();
@@ -98,17 +148,22 @@ FakePipelineOptions pipeline_options(const Script& script) {
 }
 
 PipelineLoader loader(const Script& script) {
-  return [script](const worker::v1::LoadPipelineRequest& request)
-             -> absl::StatusOr<std::unique_ptr<LoadedPipeline>> {
-    if (script.has("exit_in_load")) _exit(script.value("exit_in_load"));
-    if (script.has("hang_in_load")) hang();
-    if (script.has("load_error")) {
-      return make_error(absl::StatusCode::kInvalidArgument,
-                        "ferry.txtpb: the package is wrong",
-                        {"INVALID_PACKAGE", {{"file", "ferry.txtpb"}}});
-    }
-    return fake_pipeline_loader(pipeline_options(script))(request);
-  };
+  return
+      [script](
+          const worker::v1::LoadPipelineRequest& request,
+          WaveLine* waves) -> absl::StatusOr<std::unique_ptr<LoadedPipeline>> {
+        if (script.has("exit_in_load")) _exit(script.value("exit_in_load"));
+        if (script.has("hang_in_load")) hang();
+        if (script.has("load_error")) {
+          return make_error(absl::StatusCode::kInvalidArgument,
+                            "ferry.txtpb: the package is wrong",
+                            {"INVALID_PACKAGE", {{"file", "ferry.txtpb"}}});
+        }
+        RETURN_IF_ERROR(check_rendezvous(request));
+        take_part_in_waves(script, *waves);
+        return fake_pipeline_loader(pipeline_options(script, request))(request,
+                                                                       waves);
+      };
 }
 
 int run() {
