@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "offload/check_parallel_config.h"
 #include "offload/placement_backend.h"
 
 namespace ferry {
@@ -13,27 +14,12 @@ namespace {
 // Where a pipeline is when it was loaded.
 constexpr absl::string_view kHost = "cpu";
 
-// What is derived and reported, but cannot be run.
-absl::Status check_parallel(const DiffusionParallelConfig& parallel) {
-  if (parallel.use_hsdp) {
-    return absl::UnimplementedError(
-        "parallel_config.use_hsdp: HSDP is not supported; data_parallel_size "
-        "with weight_transfer \"allgather\" shards the weights as well");
-  }
-  if (parallel.cfg_parallel_size > 1) {
-    return absl::UnimplementedError(absl::StrCat(
-        "parallel_config.cfg_parallel_size: ", parallel.cfg_parallel_size,
-        " is not supported; 1 runs guidance as one batched pass"));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<OffloadBackendChoice> get_offload_backend(
     const OffloadConfig& config, Platform& platform,
     HostMemoryQuery host_memory) {
-  const absl::Status parallel = check_parallel(config.parallel_config());
+  const absl::Status parallel = check_parallel_config(config.parallel_config());
   if (!parallel.ok()) return parallel;
   PlacementBackendOptions options;
   options.host_memory = std::move(host_memory);

@@ -25,8 +25,8 @@ struct OffloadBackendChoice {
 // Not asked for, or not supported by the platform: no backend and the reason,
 // except that a device that is not the host gets a backend which places all
 // weights there.
-// UNIMPLEMENTED for parallelism that cannot be run (HSDP, CFG parallel), and
-// for AllGather over more than one rank. `platform` outlives the backend.
+// UNIMPLEMENTED for parallelism that cannot be run (check_parallel_config.h),
+// and for AllGather over more than one rank. `platform` outlives the backend.
 absl::StatusOr<OffloadBackendChoice> get_offload_backend(
     const OffloadConfig& config, Platform& platform,
     HostMemoryQuery host_memory = nullptr);

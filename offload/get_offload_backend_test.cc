@@ -113,16 +113,32 @@ TEST(GetOffloadBackend, RefusesAllGatherOverRanks) {
       << choice.status();
 }
 
+// Whatever is asked of offloading.
 TEST(GetOffloadBackend, RefusesParallelismThatCannotRun) {
   AblePlatform able;
+  const std::unique_ptr<Platform> cpu = *get_platform({"cpu"});
+  for (const bool layerwise : {false, true}) {
+    OmniDiffusionConfig config;
+    config.enable_layerwise_offload = layerwise;
+    config.parallel_config.tensor_parallel_size = 2;
+    for (Platform* platform : {static_cast<Platform*>(&able), cpu.get()}) {
+      const auto choice = get_offload_backend(config_of(config), *platform);
+      EXPECT_EQ(choice.status().code(), absl::StatusCode::kUnimplemented);
+      EXPECT_TRUE(
+          absl::StrContains(choice.status().message(), "tensor_parallel_size"))
+          << choice.status();
+    }
+  }
+}
+
+TEST(GetOffloadBackend, RanksWithTheirOwnWeightsNeedNothing) {
+  AblePlatform able;
   OmniDiffusionConfig config;
-  config.parallel_config.use_hsdp = true;
-  const auto hsdp = get_offload_backend(config_of(config), able);
-  EXPECT_EQ(hsdp.status().code(), absl::StatusCode::kUnimplemented);
-  config = OmniDiffusionConfig();
-  config.parallel_config.cfg_parallel_size = 2;
-  const auto cfg = get_offload_backend(config_of(config), able);
-  EXPECT_EQ(cfg.status().code(), absl::StatusCode::kUnimplemented);
+  config.enable_layerwise_offload = true;
+  config.parallel_config.data_parallel_size = 4;
+  const auto choice = get_offload_backend(config_of(config), able);
+  ASSERT_TRUE(choice.ok()) << choice.status();
+  EXPECT_NE(choice->backend, nullptr);
 }
 
 }  // namespace

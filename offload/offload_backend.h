@@ -7,6 +7,7 @@
 #include "offload/offload_stats.h"
 #include "offload/offloadable_module.h"
 #include "offload/resolved_plan.h"
+#include "offload/wave_participant.h"
 
 namespace ferry {
 
@@ -48,6 +49,10 @@ class OffloadBackend {
   // Why this strategy and this residency, with the numbers that decided; one
   // sentence without its end. Empty when it is disabled.
   virtual std::string reason() const = 0;
+
+  // What takes part in the group's waves while it is enabled; null where ranks
+  // exchange no weights.
+  virtual WaveParticipant* wave_participant() { return nullptr; }
 };
 
 }  // namespace ferry

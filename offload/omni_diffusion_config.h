@@ -8,6 +8,21 @@
 namespace ferry {
 
 // How the ranks of one pipeline divide the work. Sizes are numbers of ranks.
+//
+//   configuration                  what Ferry does
+//   ----------------------------   ------------------------------------------
+//   all sizes 1                    one rank
+//   data_parallel_size N           N ranks with requests, weights and
+//                                  offloading of their own
+//   the same, with "allgather"     refused for N > 1: "rank-local" works
+//   tensor_parallel_size > 1       refused: mode "layer" for large models
+//   sequence_parallel_size > 1     refused: data_parallel_size, for requests
+//   cfg_parallel_size > 1          refused: guidance is one batched pass
+//   use_hsdp, of any sizes         refused: mode "layer" for large models
+//   pipeline parallel              refused: there is no such field
+//
+// Refused is what check_parallel_config() and get_offload_backend() name,
+// before anything is loaded.
 struct DiffusionParallelConfig {
   int64_t data_parallel_size = 1;
   int64_t sequence_parallel_size = 1;

@@ -28,7 +28,8 @@
 namespace ferry {
 namespace {
 
-constexpr int kMaxRanks = 1024;
+// Of one pipeline.
+constexpr int kMaxRanks = 64;
 // Nothing that is configured lasts longer.
 constexpr absl::Duration kMaxDuration = absl::Hours(24 * 365);
 

@@ -225,7 +225,9 @@ void GenerationManager::add_rank(const std::string& pipeline,
   Worker& worker = *owned;
   worker.rank = std::move(rank);
   MutexLock lock(&mutex_);
-  state_locked(pipeline).workers.push_back(std::move(owned));
+  auto& workers = state_locked(pipeline).workers;
+  worker.index = static_cast<int>(workers.size());
+  workers.push_back(std::move(owned));
   worker.thread =
       std::thread([this, pipeline, &worker] { feed(pipeline, worker); });
 }
@@ -294,7 +296,7 @@ void GenerationManager::run_job(const std::shared_ptr<Job>& job,
   if (result.ok()) {
     job->set_summary(result->timings(), result->prompt_truncated());
     if (result->has_offload()) {
-      directory_.set_offload(job->pipeline(), result->offload());
+      directory_.set_offload(job->pipeline(), worker.index, result->offload());
     }
   }
 

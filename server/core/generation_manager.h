@@ -83,10 +83,11 @@ class GenerationManager {
   // when its rank is free.
   absl::StatusOr<v1::Job> cancel(const std::string& name);
 
-  // The supervisor adds a rank once its group is ready, and removes it when the
-  // group is lost or stops; remove_rank() blocks until the rank runs nothing
-  // (REQUIRES: its run() returns soon, because its process is gone or idle).
-  // Queued jobs stay. Removing a rank that is not there does nothing.
+  // The supervisor adds the ranks of a group in their order once it is ready,
+  // and removes them all when the group is lost or stops; remove_rank() blocks
+  // until the rank runs nothing (REQUIRES: its run() returns soon, because its
+  // process is gone or idle). Queued jobs stay. Removing a rank that is not
+  // there does nothing.
   void add_rank(const std::string& pipeline, std::shared_ptr<Rank> rank)
       EXCLUDES_LOCK(mutex_);
   void remove_rank(const std::string& pipeline,
@@ -118,6 +119,8 @@ class GenerationManager {
   // A rank and the thread that feeds it.
   struct Worker {
     std::shared_ptr<Rank> rank;
+    // Its place in the group.
+    int index = 0;
     std::thread thread;
     // Takes a job as soon as there is one.
     bool idle = true;

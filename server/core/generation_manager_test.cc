@@ -146,6 +146,42 @@ TEST_F(GenerationManagerTest, RanksRunAtTheSameTime) {
   read_to_end(**job2);
 }
 
+TEST_F(GenerationManagerTest, FreeRanksTakeByPriorityAndArrival) {
+  start();
+  const auto first = add_rank();
+  const auto second = add_rank();
+  const auto running1 = submit();
+  const auto running2 = submit();
+  first->wait_for_run(1);
+  second->wait_for_run(1);
+  const auto low = submit(0);
+  const auto later = submit(0);
+  const auto high = submit(9);
+  second->end_run(absl::OkStatus());
+  EXPECT_EQ(second->wait_for_run(2).job(), (*high)->name());
+  first->end_run(absl::OkStatus());
+  EXPECT_EQ(first->wait_for_run(2).job(), (*low)->name());
+  second->end_run(absl::OkStatus());
+  EXPECT_EQ(second->wait_for_run(3).job(), (*later)->name());
+  const std::vector<std::string> jobs = {(*low)->name(), (*later)->name()};
+  EXPECT_EQ(manager_->rank_jobs(kName), jobs);
+}
+
+TEST_F(GenerationManagerTest, ReportsOfAllRanksComeToOne) {
+  start();
+  const auto first = add_rank();
+  const auto second = add_rank();
+  const auto job1 = submit();
+  const auto job2 = submit();
+  first->wait_for_run(1);
+  second->wait_for_run(1);
+  second->end_run(absl::OkStatus());
+  first->end_run(absl::OkStatus());
+  read_to_end(**job1);
+  read_to_end(**job2);
+  EXPECT_EQ(directory_.find(kName)->offload().total_h2d_bytes(), 2000);
+}
+
 TEST_F(GenerationManagerTest, PipelinesDoNotShareRanks) {
   add_pipeline("pipelines/other");
   start();

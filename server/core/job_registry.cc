@@ -1,6 +1,5 @@
 #include "server/core/job_registry.h"
 
-#include <random>
 #include <set>
 #include <utility>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "platform/base/random_hex.h"
 #include "platform/base/status_macros.h"
 #include "server/core/errors.h"
 
@@ -23,17 +23,6 @@ constexpr int64_t kMaxPageBytes = 512 << 10;
 constexpr size_t kRememberedNames = 4096;
 // Each wrong one makes a violation: a large request must not make millions.
 constexpr int kMaxStates = 64;
-
-// std::random_device reads the system's entropy and is safe to use from many
-// threads as long as each has its own.
-std::string random_hex(int words) {
-  std::random_device device;
-  std::string result;
-  for (int i = 0; i < words; ++i) {
-    absl::StrAppendFormat(&result, "%08x", device());
-  }
-  return result;
-}
 
 struct ListQuery {
   int page_size = kDefaultPageSize;

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "server/core/combine_offload_reports.h"
+
 namespace ferry {
 
 void PipelineDirectory::add(const std::string& name) {
@@ -28,13 +30,24 @@ void PipelineDirectory::update(
   for (const Listener& listener : listeners) listener(copy);
 }
 
-void PipelineDirectory::set_offload(const std::string& name,
+void PipelineDirectory::set_offloads(const std::string& name,
+                                     std::vector<v1::OffloadReport> ranks) {
+  MutexLock lock(&mutex_);
+  offloads_[name] = std::move(ranks);
+}
+
+void PipelineDirectory::set_offload(const std::string& name, int rank,
                                     const v1::OffloadReport& offload) {
   MutexLock lock(&mutex_);
   v1::Pipeline& pipeline = pipelines_.at(name);
-  // Another worker's state is none of this one's.
+  // Another group's state is none of this one's.
   if (pipeline.state() != v1::Pipeline::STATE_READY) return;
-  *pipeline.mutable_offload() = offload;
+  std::vector<v1::OffloadReport>& ranks = offloads_[name];
+  if (ranks.size() <= static_cast<size_t>(rank)) {
+    ranks.resize(static_cast<size_t>(rank) + 1);
+  }
+  ranks[static_cast<size_t>(rank)] = offload;
+  *pipeline.mutable_offload() = combine_offload_reports(ranks);
 }
 
 std::optional<v1::Pipeline> PipelineDirectory::find(

@@ -35,10 +35,13 @@ class PipelineDirectory {
               const std::function<void(v1::Pipeline& pipeline)>& change)
       EXCLUDES_LOCK(mutex_);
 
-  // What offloading does now, for a pipeline that is READY. No news for
-  // listeners. REQUIRES: `name` was added.
-  void set_offload(const std::string& name, const v1::OffloadReport& offload)
-      EXCLUDES_LOCK(mutex_);
+  // What offloading does on each rank of a group that is about to be READY, in
+  // order of rank. No news for listeners. REQUIRES: `name` was added.
+  void set_offloads(const std::string& name,
+                    std::vector<v1::OffloadReport> ranks) EXCLUDES_LOCK(mutex_);
+  // What it does on one of them now. Forgotten unless the pipeline is READY.
+  void set_offload(const std::string& name, int rank,
+                   const v1::OffloadReport& offload) EXCLUDES_LOCK(mutex_);
 
   // Returns the pipeline, or nothing. Empty: the default one.
   std::optional<v1::Pipeline> find(const std::string& name) const
@@ -55,6 +58,9 @@ class PipelineDirectory {
   // Serialises update() and its listeners. Taken before mutex_.
   Mutex update_mutex_;
   std::map<std::string, v1::Pipeline> pipelines_ GUARDED_BY(mutex_);
+  // By pipeline and rank; `pipelines_` has what they come to.
+  std::map<std::string, std::vector<v1::OffloadReport>> offloads_
+      GUARDED_BY(mutex_);
   std::string default_name_ GUARDED_BY(mutex_);
   std::vector<Listener> listeners_ GUARDED_BY(mutex_);
 };

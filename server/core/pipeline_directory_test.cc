@@ -52,14 +52,34 @@ TEST(PipelineDirectoryTest, KeepsTheReportOfAPipelineThatIsReady) {
   directory.add_listener([&](const v1::Pipeline&) { ++changes; });
   v1::OffloadReport report;
   report.set_total_h2d_bytes(7);
-  directory.set_offload("pipelines/a", report);
+  directory.set_offload("pipelines/a", 0, report);
   EXPECT_FALSE(directory.find("pipelines/a")->has_offload());
   directory.update("pipelines/a", [](v1::Pipeline& pipeline) {
     pipeline.set_state(v1::Pipeline::STATE_READY);
   });
-  directory.set_offload("pipelines/a", report);
+  directory.set_offload("pipelines/a", 0, report);
   EXPECT_EQ(directory.find("pipelines/a")->offload().total_h2d_bytes(), 7);
   EXPECT_EQ(changes, 1);
+}
+
+TEST(PipelineDirectoryTest, ReportsOfRanksComeToOne) {
+  PipelineDirectory directory;
+  directory.add("pipelines/a");
+  v1::OffloadReport report;
+  report.set_host_bytes(100);
+  directory.set_offloads("pipelines/a", {report, report, report});
+  directory.update("pipelines/a", [](v1::Pipeline& pipeline) {
+    pipeline.set_state(v1::Pipeline::STATE_READY);
+  });
+  report.set_total_h2d_bytes(7);
+  directory.set_offload("pipelines/a", 2, report);
+  directory.set_offload("pipelines/a", 0, report);
+  EXPECT_EQ(directory.find("pipelines/a")->offload().host_bytes(), 300);
+  EXPECT_EQ(directory.find("pipelines/a")->offload().total_h2d_bytes(), 14);
+  // The next group begins at its own.
+  directory.set_offloads("pipelines/a", {report});
+  directory.set_offload("pipelines/a", 0, report);
+  EXPECT_EQ(directory.find("pipelines/a")->offload().host_bytes(), 100);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "platform/base/error_info.h"
 #include "platform/base/logging.h"
+#include "server/core/combine_offload_reports.h"
 #include "server/core/errors.h"
 #include "server/core/rpc_status.h"
 
@@ -116,8 +117,11 @@ absl::Status PipelineKeeper::run_group(WorkerGroup& group, bool& reported) {
 
 void PipelineKeeper::serve(WorkerGroup& group) {
   for (const auto& rank : group.ranks()) pool_.add_rank(name_, rank);
+  const std::vector<v1::OffloadReport> offloads = group.offloads();
+  directory_.set_offloads(name_, offloads);
   directory_.update(name_, [&](v1::Pipeline& pipeline) {
     pipeline = group.description();
+    *pipeline.mutable_offload() = combine_offload_reports(offloads);
     pipeline.set_state(v1::Pipeline::STATE_READY);
   });
   log_info("pipeline is ready",

@@ -8,9 +8,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "platform/base/clock.h"
 #include "platform/base/error_info.h"
+#include "platform/base/random_hex.h"
 #include "platform/base/status_macros.h"
+#include "platform/os/bound_socket.h"
 #include "server/core/errors.h"
 
 namespace ferry {
@@ -22,6 +25,14 @@ std::string host_name() {
   return name;
 }
 
+// 32 bits each.
+constexpr int kIncarnationWords = 4;
+
+// "cuda" of "cuda:1".
+absl::string_view kind_of(absl::string_view device) {
+  return device.substr(0, device.find(':'));
+}
+
 }  // namespace
 
 WorkerGroup::WorkerGroup(const WorkerSettings& settings, int64_t generation,
@@ -30,6 +41,9 @@ WorkerGroup::WorkerGroup(const WorkerSettings& settings, int64_t generation,
       generation_(generation),
       spawner_(spawner),
       drain_(drain),
+      waves_([this](int64_t wave) {
+        for (const auto& process : processes_) process->start_wave(wave);
+      }),
       loaded_(static_cast<size_t>(settings.ranks)) {}
 
 WorkerGroup::~WorkerGroup() { end(); }
@@ -44,21 +58,46 @@ absl::Status WorkerGroup::load() {
   }
   MutexLock lock(&mutex_);
   RETURN_IF_ERROR(result_locked());
+  if (absl::Status devices = check_devices_locked(); !devices.ok()) {
+    load_error_reported_ = true;
+    fail_locked(devices);
+    return devices;
+  }
   for (const auto& process : processes_) ranks_.push_back(process->rank());
   set_state_locked(WorkerState::kReady);
   return absl::OkStatus();
 }
 
 absl::Status WorkerGroup::start_processes() {
+  BoundSocket store;
+  if (settings_.ranks > 1) {
+    ASSIGN_OR_RETURN(store, bind_to_loopback());
+    rendezvous_ = {random_hex(kIncarnationWords), store.address};
+  }
   for (int rank = 0; rank < settings_.ranks; ++rank) {
     ASSIGN_OR_RETURN(
         std::unique_ptr<WorkerProcess> process,
         WorkerProcess::start(
             settings_, {rank, generation_}, spawner_, drain_,
-            [this, rank](const std::string& why) { on_lost(rank, why); }));
+            [this, rank](const std::string& why) { on_lost(rank, why); },
+            rank == 0 ? store.fd.get() : -1));
     processes_.push_back(std::move(process));
   }
   return absl::OkStatus();
+}
+
+void WorkerGroup::join_waves() {
+  for (const auto& process : processes_) process->join_waves();
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    const int rank = static_cast<int>(i);
+    processes_[i]->watch_waves(
+        [this, rank](int64_t last_wave) { on_wave_wanted(rank, last_wave); });
+  }
+}
+
+void WorkerGroup::on_wave_wanted(int rank, int64_t last_wave) {
+  const absl::Status status = waves_.wanted(last_wave);
+  if (!status.ok()) on_lost(rank, std::string(status.message()));
 }
 
 void WorkerGroup::load_all() {
@@ -67,9 +106,11 @@ void WorkerGroup::load_all() {
     if (useless_locked()) return;
     set_state_locked(WorkerState::kLoading);
   }
+  if (settings_.ranks > 1) join_waves();
   std::vector<std::thread> threads;
   for (size_t i = 0; i < processes_.size(); ++i) {
-    threads.emplace_back([this, i] { on_loaded(i, processes_[i]->load()); });
+    threads.emplace_back(
+        [this, i] { on_loaded(i, processes_[i]->load(rendezvous_)); });
   }
   bool useless;
   {
@@ -133,6 +174,21 @@ bool WorkerGroup::all_loaded_locked() const {
                      [](const auto& answer) { return answer.has_value(); });
 }
 
+absl::Status WorkerGroup::check_devices_locked() const {
+  const std::string& first = loaded_[0]->device();
+  for (size_t i = 1; i < loaded_.size(); ++i) {
+    const std::string& device = loaded_[i]->device();
+    if (kind_of(device) == kind_of(first)) continue;
+    return make_error(absl::StatusCode::kFailedPrecondition,
+                      absl::StrCat("ranks: rank 0 has the device ", first,
+                                   " and rank ", i, " ", device,
+                                   "; ask for as many ranks as there are GPUs "
+                                   "that work, or set --platform"),
+                      {"DEVICES_DIFFER", {{"pipeline", settings_.pipeline}}});
+  }
+  return absl::OkStatus();
+}
+
 void WorkerGroup::set_state_locked(WorkerState state) {
   assert(is_valid_transition(state_, state));
   state_ = state;
@@ -181,6 +237,7 @@ void WorkerGroup::end() {
   for (const auto& process : processes_) {
     process->stop(failed ? absl::ZeroDuration() : deadline - clock.monotonic());
   }
+  for (const auto& process : processes_) process->leave_waves();
   MutexLock lock(&mutex_);
   if (!failed) set_state_locked(WorkerState::kStopped);
 }
@@ -209,6 +266,15 @@ v1::Pipeline WorkerGroup::description() const {
     rank.set_device(loaded_[i]->device());
   }
   return description;
+}
+
+std::vector<v1::OffloadReport> WorkerGroup::offloads() const {
+  MutexLock lock(&mutex_);
+  std::vector<v1::OffloadReport> reports;
+  for (const auto& loaded : loaded_) {
+    reports.push_back(loaded->pipeline().offload());
+  }
+  return reports;
 }
 
 void WorkerGroup::set_lost(const absl::Status& error) {

@@ -14,6 +14,8 @@
 #include "platform/os/process_spawner.h"
 #include "server/core/rank.h"
 #include "server/supervisor/log_drain.h"
+#include "server/supervisor/rendezvous.h"
+#include "server/supervisor/wave_coordinator.h"
 #include "server/supervisor/worker_process.h"
 #include "server/supervisor/worker_settings.h"
 #include "server/supervisor/worker_state.h"
@@ -65,13 +67,19 @@ class WorkerGroup {
   const std::vector<std::shared_ptr<Rank>>& ranks() const { return ranks_; }
   // What rank 0 said, with ferryd's fields: generation and ranks.
   v1::Pipeline description() const;
+  // What each rank said of offloading when it had loaded.
+  std::vector<v1::OffloadReport> offloads() const;
   // Ends what runs on the ranks with `error`, a worker_lost().
   void set_lost(const absl::Status& error);
 
  private:
   using LoadResult = absl::StatusOr<worker::v1::LoadPipelineResponse>;
 
+  // With several ranks, makes the place where they meet.
   absl::Status start_processes() EXCLUDES_LOCK(mutex_);
+  // Before any of them loads: whoever is first may want a wave of all.
+  void join_waves();
+  void on_wave_wanted(int rank, int64_t last_wave) EXCLUDES_LOCK(mutex_);
   // Blocks until all ranks have loaded, or the group is of no use.
   void load_all() EXCLUDES_LOCK(mutex_);
   void on_loaded(size_t rank, LoadResult result) EXCLUDES_LOCK(mutex_);
@@ -81,6 +89,9 @@ class WorkerGroup {
   // It will never be ready, or is not any more.
   bool useless_locked() const REQUIRES_LOCK(mutex_);
   bool all_loaded_locked() const REQUIRES_LOCK(mutex_);
+  // Whether all ranks have the same kind of device. "auto" may give a rank the
+  // CPU where it finds no GPU of its number, or one that does not work.
+  absl::Status check_devices_locked() const REQUIRES_LOCK(mutex_);
   void set_state_locked(WorkerState state) REQUIRES_LOCK(mutex_);
   // CANCELLED after request_stop(), else the failure, else OK.
   absl::Status result_locked() const REQUIRES_LOCK(mutex_);
@@ -92,8 +103,11 @@ class WorkerGroup {
   LogDrain& drain_;
 
   // Touched by the owner's thread.
+  std::optional<Rendezvous> rendezvous_;
   std::vector<std::unique_ptr<WorkerProcess>> processes_;
   std::vector<std::shared_ptr<Rank>> ranks_;
+  // Used by the threads of processes_, which do not change meanwhile.
+  WaveCoordinator waves_;
 
   mutable Mutex mutex_;
   // Signalled at every change of what follows.

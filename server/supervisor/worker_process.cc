@@ -25,6 +25,7 @@ constexpr int kOomScoreAdj = 500;
 // Where the child finds what it inherits, in this order.
 constexpr int kIpcFd = 3;
 constexpr int kLifelineFd = 4;
+constexpr int kStoreFd = 5;
 // A process whose connection has ended ends itself within this time, or is
 // taken for broken.
 constexpr absl::Duration kExitGrace = absl::Seconds(1);
@@ -52,7 +53,7 @@ config::v1::PlatformConfig platform_config(const PlatformSettings& settings) {
 
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::start(
     const WorkerSettings& settings, Position position, ProcessSpawner& spawner,
-    LogDrain& drain, OnLost on_lost) {
+    LogDrain& drain, OnLost on_lost, int store_fd) {
   ASSIGN_OR_RETURN(SocketPair ipc, make_socket_pair());
   ASSIGN_OR_RETURN(Pipe lifeline, make_pipe());
   ASSIGN_OR_RETURN(Pipe output, make_pipe());
@@ -63,6 +64,7 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::start(
   options.argv.push_back(absl::StrCat("--rank=", position.rank));
   options.argv.push_back(absl::StrCat("--generation=", position.generation));
   options.inherited = {ipc.second.get(), lifeline.read_end.get()};
+  if (store_fd >= 0) options.inherited.push_back(store_fd);
   options.stdout_fd = output.write_end.get();
   options.stderr_fd = output.write_end.get();
   options.oom_score_adj = kOomScoreAdj;
@@ -96,7 +98,30 @@ WorkerProcess::WorkerProcess(const WorkerSettings& settings, Position position,
 
 WorkerProcess::~WorkerProcess() { stop(absl::ZeroDuration()); }
 
-absl::StatusOr<worker::v1::LoadPipelineResponse> WorkerProcess::load() {
+void WorkerProcess::join_waves() {
+  waves_ = std::make_unique<GrpcWaves>(channel_);
+}
+
+void WorkerProcess::watch_waves(
+    std::function<void(int64_t last_wave)> on_wanted) {
+  GrpcWaves::Callbacks callbacks;
+  callbacks.on_wanted = std::move(on_wanted);
+  callbacks.on_error = [this](const absl::Status& error) {
+    if (!stopping()) {
+      on_lost_(absl::StrCat("broke its waves: ", error.message()));
+    }
+  };
+  waves_->watch(std::move(callbacks));
+}
+
+void WorkerProcess::start_wave(int64_t wave) { waves_->start(wave); }
+
+void WorkerProcess::leave_waves() {
+  if (waves_ != nullptr) waves_->stop();
+}
+
+absl::StatusOr<worker::v1::LoadPipelineResponse> WorkerProcess::load(
+    const std::optional<Rendezvous>& rendezvous) {
   worker::v1::LoadPipelineRequest request;
   request.set_pipeline(settings_.pipeline);
   request.set_package_dir(settings_.package_dir);
@@ -107,6 +132,14 @@ absl::StatusOr<worker::v1::LoadPipelineResponse> WorkerProcess::load() {
   *request.mutable_offload() = settings_.offload;
   *request.mutable_parallel() = settings_.parallel;
   *request.mutable_platform() = platform_config(settings_.platform);
+  if (rendezvous.has_value()) {
+    worker::v1::Rendezvous& meeting = *request.mutable_rendezvous();
+    meeting.set_incarnation(rendezvous->incarnation);
+    meeting.set_store_address(rendezvous->store_address);
+    if (position_.rank == 0) meeting.set_store_fd(kStoreFd);
+    *meeting.mutable_join_timeout() = to_proto(settings_.load_timeout);
+    *meeting.mutable_operation_timeout() = to_proto(settings_.step_timeout);
+  }
   grpc::ClientContext context;
   context.set_deadline(deadline_in(settings_.load_timeout));
   worker::v1::LoadPipelineResponse response;

@@ -17,9 +17,11 @@
 #include "platform/os/subprocess.h"
 #include "platform/os/unique_fd.h"
 #include "server/ipc/grpc_rank.h"
+#include "server/ipc/grpc_waves.h"
 #include "server/supervisor/heartbeat_monitor.h"
 #include "server/supervisor/log_drain.h"
 #include "server/supervisor/log_tail.h"
+#include "server/supervisor/rendezvous.h"
 #include "server/supervisor/worker_settings.h"
 
 namespace ferry {
@@ -27,12 +29,13 @@ namespace ferry {
 // The process of one rank: starts it, watches it, ends it.
 //
 // A thread of its own sees the end of the process at once (pidfd) and asks for
-// heartbeats between. It says once why the rank is lost, and then only stop()
-// is left to be called.
+// heartbeats between. It says why the rank is lost, and then only stop() is
+// left to be called.
 //
 // Ownership: spawner and drain must outlive it. The destructor kills and reaps.
-// Threads: thread-safe but for destruction. `on_lost` runs on the watching
-//   thread and must not wait for this object.
+// Threads: thread-safe but for destruction; join_waves(), watch_waves() and
+//   leave_waves() belong to one thread. `on_lost` runs on threads of this
+//   object and must not wait for it; the first call counts.
 // Errors: the process cannot be started: start() says so. Everything later is
 //   a loss.
 class WorkerProcess {
@@ -44,17 +47,30 @@ class WorkerProcess {
   // `why` is one clause about the rank, such as "exited with code 3".
   using OnLost = std::function<void(const std::string& why)>;
 
+  // `store_fd` is for rank 0 of a group that meets: the process inherits it.
   static absl::StatusOr<std::unique_ptr<WorkerProcess>> start(
       const WorkerSettings& settings, Position position,
-      ProcessSpawner& spawner, LogDrain& drain, OnLost on_lost);
+      ProcessSpawner& spawner, LogDrain& drain, OnLost on_lost,
+      int store_fd = -1);
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
 
-  // Makes the rank load the pipeline. Blocks until it has, it is lost, or
-  // load_timeout has passed. An error that the worker itself reports carries an
-  // ErrorInfo; all others mean that the rank is of no use.
-  absl::StatusOr<worker::v1::LoadPipelineResponse> load();
+  // Waves, of a rank of a group: join_waves(), then watch_waves(), then
+  // start_wave(), which does not wait for the rank. `on_wanted` runs on a
+  // thread of its own until leave_waves(). What the worker says is wrong with
+  // them is a loss.
+  void join_waves();
+  void watch_waves(std::function<void(int64_t last_wave)> on_wanted);
+  void start_wave(int64_t wave);
+  void leave_waves();
+
+  // Makes the rank load the pipeline; with several ranks they meet at
+  // `rendezvous`. Blocks until it has, it is lost, or load_timeout has passed.
+  // An error that the worker itself reports carries an ErrorInfo; all others
+  // mean that the rank is of no use.
+  absl::StatusOr<worker::v1::LoadPipelineResponse> load(
+      const std::optional<Rendezvous>& rendezvous);
 
   // Kills it. Returns at once; every call that waits for the rank fails soon.
   void kill();
@@ -92,6 +108,7 @@ class WorkerProcess {
   const std::shared_ptr<GrpcRank> rank_;
   const OnLost on_lost_;
   const UniqueFd lifeline_;
+  std::unique_ptr<GrpcWaves> waves_;
 
   mutable Mutex mutex_;
   bool stopping_ GUARDED_BY(mutex_) = false;

@@ -174,6 +174,66 @@ TEST_F(WorkerSupervisorTest, OneLostRankIsTheGroupsEnd) {
                   "remove", "remove", "RESTARTING 2", "add", "add", "READY 2"));
 }
 
+// Each loads until it has seen all waves, whoever wanted them.
+TEST_F(WorkerSupervisorTest, WavesReachEveryRank) {
+  options_.worker.ranks = 3;
+  start("waves=100");
+  log_.wait_for("READY 1");
+  supervisor_->stop();
+  EXPECT_THAT(children(), IsEmpty());
+}
+
+TEST_F(WorkerSupervisorTest, AWaveThatNeverWasLosesTheGroup) {
+  options_.worker.ranks = 2;
+  options_.restart.limit = 0;
+  start("wrong_wave@1");
+  EXPECT_THAT(log_.wait_for("budget_spent"),
+              HasSubstr("rank 1 asks for a wave after 7, and 0 was the last"));
+}
+
+TEST_F(WorkerSupervisorTest, EveryGenerationMeetsAtAPlaceOfItsOwn) {
+  options_.worker.ranks = 2;
+  start("");
+  log_.wait_for("READY 1");
+  const std::string first = pipeline().version();
+  EXPECT_EQ(first.size(), 32u);
+  kill(worker_pid(), SIGKILL);
+  log_.wait_for("READY 2");
+  EXPECT_EQ(pipeline().version().size(), 32u);
+  EXPECT_NE(pipeline().version(), first);
+}
+
+TEST_F(WorkerSupervisorTest, RanksOfOneKindOfDeviceServe) {
+  options_.worker.ranks = 3;
+  start("on_gpu");
+  log_.wait_for("READY 1");
+  ASSERT_EQ(pipeline().ranks_size(), 3);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(pipeline().ranks(i).index(), i);
+    EXPECT_EQ(pipeline().ranks(i).device(), absl::StrCat("cuda:", i));
+  }
+}
+
+TEST_F(WorkerSupervisorTest, RanksOfUnequalDevicesAreALoadError) {
+  options_.worker.ranks = 3;
+  start("on_gpu@0,on_gpu@1");
+  EXPECT_THAT(log_.wait_for("load_error"),
+              HasSubstr("rank 0 has the device cuda:0 and rank 2 cpu"));
+  EXPECT_EQ(pipeline().state(), v1::Pipeline::STATE_FAILED);
+  EXPECT_THAT(children(), IsEmpty());
+}
+
+TEST_F(WorkerSupervisorTest, OneRanksReportedLoadErrorIsFinal) {
+  options_.worker.ranks = 3;
+  start("hang_in_load@0,load_error@2");
+  log_.wait_for("load_error");
+  EXPECT_THAT(log_.entries(),
+              ElementsAre("LOADING 1", "FAILED 1",
+                          StartsWith("fail_queued PIPELINE_FAILED"),
+                          StartsWith("load_error")));
+  EXPECT_THAT(children(), IsEmpty());
+}
+
 TEST_F(WorkerSupervisorTest, AWorkerThatDiesInAStepIsReplaced) {
   start("die_in_step=2;");
   log_.wait_for("READY 1");

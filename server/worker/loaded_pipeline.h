@@ -9,6 +9,7 @@
 #include "ferry/v1/pipeline.pb.h"
 #include "ferry/worker/v1/worker_service.pb.h"
 #include "pipelines/generation_observer.h"
+#include "server/worker/wave_line.h"
 
 namespace ferry {
 
@@ -30,10 +31,11 @@ class LoadedPipeline {
   virtual std::string device() const = 0;
 };
 
-// Loads what LoadPipeline asks for. Called once, on the step thread. An error
+// Loads what LoadPipeline asks for. Called once, on the step thread. What takes
+// part in waves is attached to `waves`, which outlives the pipeline. An error
 // ends the worker's use, not its process.
 using PipelineLoader =
     std::function<absl::StatusOr<std::unique_ptr<LoadedPipeline>>(
-        const worker::v1::LoadPipelineRequest& request)>;
+        const worker::v1::LoadPipelineRequest& request, WaveLine* waves)>;
 
 }  // namespace ferry

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "ferry/config/v1/offload_config.pb.h"
 #include "offload/omni_diffusion_config.h"
 
@@ -117,17 +120,25 @@ OmniDiffusionConfig to_od_config(
 
 absl::Status check_ranks(const DiffusionParallelConfig& parallel,
                          int64_t ranks) {
+  const std::pair<absl::string_view, int64_t> sizes[] = {
+      {"data_parallel_size", parallel.data_parallel_size},
+      {"sequence_parallel_size", parallel.sequence_parallel_size},
+      {"tensor_parallel_size", parallel.tensor_parallel_size},
+      {"cfg_parallel_size", parallel.cfg_parallel_size},
+  };
   int64_t product = 1;
-  for (int64_t size :
-       {parallel.data_parallel_size, parallel.sequence_parallel_size,
-        parallel.tensor_parallel_size, parallel.cfg_parallel_size}) {
+  std::vector<std::string> factors;
+  for (const auto& [name, size] : sizes) {
     // What is larger was refused as such.
     product *= std::clamp<int64_t>(size, 1, 1 << 15);
+    if (size > 1) factors.push_back(absl::StrCat(name, " ", size));
   }
   if (product == ranks) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("parallel: the product of its sizes is ", product,
-                   ", but there are ", ranks, " ranks"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "ranks: ", ranks, ", but parallel divides the work over ", product,
+      product == 1 ? ""
+                   : absl::StrCat(" (", absl::StrJoin(factors, " × "), ")"),
+      "; set ranks to ", product, ", or other sizes"));
 }
 
 }  // namespace

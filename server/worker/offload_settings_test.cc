@@ -101,9 +101,17 @@ TEST(OffloadSettings, RanksServeTheirOwnRequestsUnlessTheyShareOne) {
 }
 
 TEST(OffloadSettings, SizesHaveToMakeUpTheRanks) {
+  EXPECT_EQ(
+      std::string(
+          resolve("", "tensor_parallel_size: 2 data_parallel_size: 3", 4)
+              .status()
+              .message()),
+      "ranks: 4, but parallel divides the work over 6 (data_parallel_size 3 × "
+      "tensor_parallel_size 2); set ranks to 6, or other sizes");
   EXPECT_THAT(
-      std::string(resolve("", "tensor_parallel_size: 3", 4).status().message()),
-      HasSubstr("the product of its sizes is 3, but there are 4 ranks"));
+      std::string(resolve("", "data_parallel_size: 1", 2).status().message()),
+      HasSubstr("ranks: 2, but parallel divides the work over 1; set"));
+  EXPECT_TRUE(resolve("", "data_parallel_size: 4", 4).ok());
   EXPECT_THAT(
       std::string(resolve("", "data_parallel_size: 0", 1).status().message()),
       HasSubstr("parallel_config.data_parallel_size: must be 1 to "));

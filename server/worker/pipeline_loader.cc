@@ -9,6 +9,7 @@
 #include "offload/host_memory_left.h"
 #include "offload/offload_config.h"
 #include "offload/offload_stats.h"
+#include "offload/wave_participant.h"
 #include "pipelines/package.h"
 #include "pipelines/pipeline.h"
 #include "platform/base/clock.h"
@@ -22,6 +23,7 @@
 #include "server/core/proto_time.h"
 #include "server/worker/offload_report.h"
 #include "server/worker/offload_settings.h"
+#include "server/worker/wave_line.h"
 
 namespace ferry {
 namespace {
@@ -30,13 +32,15 @@ class TorchPipeline final : public LoadedPipeline {
  public:
   TorchPipeline(std::unique_ptr<Platform> platform,
                 std::unique_ptr<Pipeline> pipeline, OffloadConfig config,
-                OffloadBackendChoice choice)
+                OffloadBackendChoice choice, WaveLine* waves)
       : platform_(std::move(platform)),
         pipeline_(std::move(pipeline)),
         config_(std::move(config)),
-        choice_(std::move(choice)) {}
+        choice_(std::move(choice)),
+        waves_(waves) {}
 
   ~TorchPipeline() override {
+    if (waves_ != nullptr) waves_->detach();
     if (choice_.backend == nullptr || !choice_.backend->is_enabled()) return;
     const absl::Status status = choice_.backend->disable();
     if (!status.ok()) {
@@ -48,6 +52,10 @@ class TorchPipeline final : public LoadedPipeline {
   absl::Status enable_offload() {
     if (choice_.backend != nullptr) {
       RETURN_IF_ERROR(choice_.backend->enable(pipeline_->offloadable_module()));
+      WaveParticipant* const participant = choice_.backend->wave_participant();
+      if (participant != nullptr && waves_ != nullptr) {
+        waves_->attach(*participant);
+      }
     }
     log_offload();
     return absl::OkStatus();
@@ -100,6 +108,7 @@ class TorchPipeline final : public LoadedPipeline {
   const std::unique_ptr<Pipeline> pipeline_;
   const OffloadConfig config_;
   const OffloadBackendChoice choice_;
+  WaveLine* const waves_;
 };
 
 absl::StatusOr<PlatformOptions> platform_options(
@@ -146,15 +155,11 @@ HostMemoryLeft host_memory() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
-    const worker::v1::LoadPipelineRequest& request) {
-  if (request.world_size() != 1) {
-    return absl::UnimplementedError(
-        absl::StrCat("ranks: ", request.world_size(),
-                     " ranks of one pipeline are not supported; 1 is"));
-  }
+    const worker::v1::LoadPipelineRequest& request, WaveLine* waves) {
   ASSIGN_OR_RETURN(OffloadConfig config, offload_config(request));
   ASSIGN_OR_RETURN(PlatformOptions options,
                    platform_options(request.platform()));
+  // Each rank has the device of its number.
   options.cuda.index = request.rank();
   options.cuda.pin_host_memory = config.pin_memory();
   ASSIGN_OR_RETURN(std::unique_ptr<Platform> platform, get_platform(options));
@@ -177,9 +182,9 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
   for (const std::string& note : config.notes()) {
     log_info("offload configuration", {{"note", note}});
   }
-  auto loaded =
-      std::make_unique<TorchPipeline>(std::move(platform), std::move(pipeline),
-                                      std::move(config), std::move(choice));
+  auto loaded = std::make_unique<TorchPipeline>(
+      std::move(platform), std::move(pipeline), std::move(config),
+      std::move(choice), waves);
   RETURN_IF_ERROR(loaded->enable_offload());
   if (!runs_on_host) RETURN_IF_ERROR(loaded->warm_up());
   return loaded;

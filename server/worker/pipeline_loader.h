@@ -5,6 +5,7 @@
 #include "absl/status/statusor.h"
 #include "ferry/worker/v1/worker_service.pb.h"
 #include "server/worker/loaded_pipeline.h"
+#include "server/worker/wave_line.h"
 
 namespace ferry {
 
@@ -17,8 +18,10 @@ namespace ferry {
 //
 // Errors: of the package, with file and attribute; INVALID_ARGUMENT for an
 // offload mode that does not exist; UNIMPLEMENTED for what the platform cannot
-// do, and for more than one rank.
+// do, and for what ranks cannot share.
+//
+// `waves` outlives the pipeline; null for a rank without a group.
 absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
-    const worker::v1::LoadPipelineRequest& request);
+    const worker::v1::LoadPipelineRequest& request, WaveLine* waves = nullptr);
 
 }  // namespace ferry

@@ -15,6 +15,7 @@ namespace ferry {
 namespace {
 
 using ::testing::ContainsRegex;
+using ::testing::Each;
 using ::testing::HasSubstr;
 
 class CountingObserver final : public GenerationObserver {
@@ -244,9 +245,44 @@ TEST_F(PipelineLoaderTest, NamesWhatIsWrong) {
   EXPECT_THAT(std::string(load_pipeline(request).status().message()),
               HasSubstr("offload.mode"));
   request = request_;
+  request.set_world_size(3);
+  request.mutable_parallel()->set_data_parallel_size(2);
+  EXPECT_THAT(std::string(load_pipeline(request).status().message()),
+              HasSubstr("ranks: 3"));
+}
+
+// Before anything of the package's weights is read: this one has none.
+TEST_F(PipelineLoaderTest, RefusesWhatRanksCannotShareBeforeItLoads) {
+  const std::filesystem::path directory =
+      std::filesystem::path(::testing::TempDir()) / "no_module";
+  ASSERT_TRUE(write_tiny_pipeline(directory, {}).ok());
+  std::filesystem::remove(directory / "pipeline.pt");
+  worker::v1::LoadPipelineRequest request = request_;
+  request.set_package_dir(directory);
   request.set_world_size(2);
-  EXPECT_EQ(load_pipeline(request).status().code(),
-            absl::StatusCode::kUnimplemented);
+  request.mutable_parallel()->set_tensor_parallel_size(2);
+  const absl::Status status = load_pipeline(request).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("parallel_config.tensor_parallel_size: 2 is not "
+                        "supported"));
+}
+
+TEST_F(PipelineLoaderTest, EveryRankOfAGroupGivesTheSameBytes) {
+  std::vector<std::string> outputs;
+  for (int rank = 0; rank < 3; ++rank) {
+    worker::v1::LoadPipelineRequest request = request_;
+    request.set_rank(rank);
+    request.set_world_size(3);
+    const auto loaded = load_pipeline(request);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    EXPECT_EQ((*loaded)->description().offload().group_size(), 3);
+    for (std::string& output : generate(**loaded)) {
+      outputs.push_back(std::move(output));
+    }
+  }
+  ASSERT_EQ(outputs.size(), 3u);
+  EXPECT_THAT(outputs, Each(outputs[0]));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <optional>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -35,6 +36,19 @@ TEST(RunWorkerTest, EndsWithItsLifeline) {
   Pipe lifeline = *make_pipe();
   const auto process = start(ipc, lifeline);
   lifeline.write_end.reset();
+  EXPECT_EQ(process->wait_for(kGenerous), ExitStatus::exited(0));
+}
+
+// ferryd is gone, and its group with it, when the process wakes up.
+TEST(RunWorkerTest, OneThatWasStoppedEndsWhenItWakesUp) {
+  SocketPair ipc = *make_socket_pair();
+  Pipe lifeline = *make_pipe();
+  const auto process = start(ipc, lifeline);
+  process->send_signal(SIGSTOP);
+  lifeline.write_end.reset();
+  ipc.first.reset();
+  EXPECT_EQ(process->wait_for(absl::Milliseconds(100)), std::nullopt);
+  process->send_signal(SIGCONT);
   EXPECT_EQ(process->wait_for(kGenerous), ExitStatus::exited(0));
 }
 

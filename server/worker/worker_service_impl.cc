@@ -1,6 +1,8 @@
 #include "server/worker/worker_service_impl.h"
 
 #include <new>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "platform/base/error_info.h"
@@ -11,6 +13,8 @@
 namespace ferry {
 namespace {
 
+using worker::v1::JoinWavesRequest;
+using worker::v1::JoinWavesResponse;
 using worker::v1::RunGenerationRequest;
 using worker::v1::RunGenerationResponse;
 
@@ -70,7 +74,8 @@ absl::Status WorkerServiceImpl::load(
   }
   absl::Status status;
   step_thread_.run([&] {
-    absl::StatusOr<std::unique_ptr<LoadedPipeline>> loaded = loader_(request);
+    absl::StatusOr<std::unique_ptr<LoadedPipeline>> loaded =
+        loader_(request, &waves_);
     status = loaded.status();
     if (!status.ok()) return;
     loaded_ = *std::move(loaded);
@@ -169,6 +174,37 @@ grpc::Status WorkerServiceImpl::Heartbeat(
   fault_point("heartbeat");
   *response = slot_.heartbeat();
   return grpc::Status::OK;
+}
+
+grpc::Status WorkerServiceImpl::JoinWaves(
+    grpc::ServerContext* /*context*/,
+    grpc::ServerReaderWriter<JoinWavesResponse, JoinWavesRequest>* stream) {
+  if (absl::Status status = begin_waves(); !status.ok()) {
+    return to_grpc_status(status);
+  }
+  std::thread writer([&] {
+    while (const std::optional<int64_t> last_wave = waves_.next_wanted()) {
+      JoinWavesResponse response;
+      response.set_last_wave(*last_wave);
+      // What fails here ends the reading, too.
+      stream->Write(response);
+    }
+  });
+  absl::Status status;
+  JoinWavesRequest request;
+  while (status.ok() && stream->Read(&request)) {
+    status = waves_.start(request.wave());
+  }
+  waves_.close();
+  writer.join();
+  return to_grpc_status(status);
+}
+
+absl::Status WorkerServiceImpl::begin_waves() {
+  MutexLock lock(&mutex_);
+  if (joined_waves_) return wrong_state("waves are joined once");
+  joined_waves_ = true;
+  return absl::OkStatus();
 }
 
 }  // namespace ferry

@@ -10,6 +10,7 @@
 #include "server/worker/generation_slot.h"
 #include "server/worker/loaded_pipeline.h"
 #include "server/worker/step_thread.h"
+#include "server/worker/wave_line.h"
 
 namespace ferry {
 
@@ -49,6 +50,10 @@ class WorkerServiceImpl final : public worker::v1::WorkerService::Service {
   grpc::Status Heartbeat(grpc::ServerContext* context,
                          const worker::v1::HeartbeatRequest* request,
                          worker::v1::HeartbeatResponse* response) override;
+  grpc::Status JoinWaves(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<worker::v1::JoinWavesResponse,
+                               worker::v1::JoinWavesRequest>* stream) override;
 
  private:
   enum class State { kEmpty, kLoading, kLoaded, kFailed };
@@ -56,6 +61,7 @@ class WorkerServiceImpl final : public worker::v1::WorkerService::Service {
   absl::Status load(const worker::v1::LoadPipelineRequest& request,
                     worker::v1::LoadPipelineResponse& response)
       EXCLUDES_LOCK(mutex_);
+  absl::Status begin_waves() EXCLUDES_LOCK(mutex_);
   absl::Status begin_generation(const std::string& job) EXCLUDES_LOCK(mutex_);
   // Returns when the generation has ended, not before: the step thread uses the
   // queue. An error: it was ended, since nothing could be sent.
@@ -68,10 +74,12 @@ class WorkerServiceImpl final : public worker::v1::WorkerService::Service {
 
   const PipelineLoader loader_;
   GenerationSlot slot_;
+  WaveLine waves_;
   // Touched by the step thread only.
   std::unique_ptr<LoadedPipeline> loaded_;
   Mutex mutex_;
   State state_ GUARDED_BY(mutex_) = State::kEmpty;
+  bool joined_waves_ GUARDED_BY(mutex_) = false;
   // Last: what it runs uses all of the above.
   StepThread step_thread_;
 };

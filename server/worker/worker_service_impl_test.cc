@@ -16,6 +16,7 @@
 #include "server/ipc/fd_channel.h"
 #include "server/ipc/grpc_rank.h"
 #include "server/ipc/grpc_status.h"
+#include "server/worker/testing/eager_participant.h"
 #include "server/worker/testing/fake_pipeline.h"
 
 namespace ferry {
@@ -156,13 +157,55 @@ TEST_F(WorkerServiceTest, LoadsOnce) {
 }
 
 TEST_F(WorkerServiceTest, ALoadErrorComesThroughWithItsReason) {
-  serve([](const auto&) -> absl::StatusOr<std::unique_ptr<LoadedPipeline>> {
+  serve([](const auto&,
+           WaveLine*) -> absl::StatusOr<std::unique_ptr<LoadedPipeline>> {
     return absl::InvalidArgumentError("pipeline.pt: no method denoise");
   });
   const absl::Status status = load().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(), "pipeline.pt: no method denoise");
   EXPECT_EQ(reason(status), "INVALID_ARGUMENT");
+}
+
+TEST_F(WorkerServiceTest, WavesAreWantedAndStarted) {
+  EagerParticipant participant;
+  serve([&](const auto& request, WaveLine* waves) {
+    waves->attach(participant);
+    return fake_pipeline_loader({})(request, waves);
+  });
+  grpc::ClientContext context;
+  const auto stub = WorkerService::NewStub(channel_);
+  const auto stream = stub->JoinWaves(&context);
+  // Before the participant is there.
+  worker::v1::JoinWavesRequest start;
+  start.set_wave(1);
+  ASSERT_TRUE(stream->Write(start));
+  ASSERT_TRUE(load().ok());
+  worker::v1::JoinWavesResponse wanted;
+  ASSERT_TRUE(stream->Read(&wanted));
+  EXPECT_EQ(wanted.last_wave(), 1);
+  start.set_wave(2);
+  ASSERT_TRUE(stream->Write(start));
+  ASSERT_TRUE(stream->Read(&wanted));
+  EXPECT_EQ(wanted.last_wave(), 2);
+  stream->WritesDone();
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_THAT(participant.waves(), ElementsAre(1, 2));
+}
+
+TEST_F(WorkerServiceTest, WavesAreStartedInTheirOrderAndJoinedOnce) {
+  serve(fake_pipeline_loader({}));
+  const auto stub = WorkerService::NewStub(channel_);
+  worker::v1::JoinWavesRequest start;
+  start.set_wave(2);
+  for (const char* why : {"wave 2 was started after wave 0", "joined once"}) {
+    grpc::ClientContext context;
+    const auto stream = stub->JoinWaves(&context);
+    stream->Write(start);
+    const absl::Status status = from_grpc_status(stream->Finish());
+    EXPECT_EQ(reason(status), "WRONG_STATE");
+    EXPECT_THAT(std::string(status.message()), HasSubstr(why));
+  }
 }
 
 TEST_F(WorkerServiceTest, NothingRunsBeforeTheLoad) {
@@ -272,7 +315,8 @@ TEST_F(WorkerServiceTest, APipelinesErrorComesThroughAndTheNextOneRuns) {
     v1::Pipeline description() const override { return {}; }
     std::string device() const override { return "cpu"; }
   };
-  serve([](const auto&) -> absl::StatusOr<std::unique_ptr<LoadedPipeline>> {
+  serve([](const auto&,
+           WaveLine*) -> absl::StatusOr<std::unique_ptr<LoadedPipeline>> {
     return std::make_unique<Failing>();
   });
   ASSERT_TRUE(load().ok());

@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "tests/support/files.h"
 
 namespace ferry {
@@ -61,6 +62,15 @@ std::vector<pid_t> find_children(pid_t parent) {
 std::string program_name(pid_t pid) {
   const auto stat = read_stat(pid);
   return stat.has_value() ? stat->name : "";
+}
+
+std::vector<std::string> command_line(pid_t pid) {
+  const std::string text =
+      read_file(absl::StrCat("/proc/", pid, "/cmdline")).value_or("");
+  // Each ends in NUL.
+  std::vector<std::string> arguments = absl::StrSplit(text, '\0');
+  arguments.pop_back();
+  return arguments;
 }
 
 bool is_worker(pid_t pid) {

@@ -20,6 +20,9 @@ std::vector<pid_t> find_children(pid_t parent);
 // Name of the program, cut to 15 characters; also of a dead process.
 std::string program_name(pid_t pid);
 
+// Its arguments, the program first; empty for a dead process.
+std::vector<std::string> command_line(pid_t pid);
+
 // Whether it is a worker, by its program's name.
 bool is_worker(pid_t pid);
 

@@ -1,8 +1,9 @@
 // A worker whose faults are scripted, for tests of what watches workers. It
 // speaks the real protocol with the real service and a fake pipeline.
 //
-// --script holds one entry for each generation, separated by ';' (the last one
-// counts for all later ones), each with faults separated by ',':
+// --script, or the environment's FERRY_SCRIPT, holds one entry for each
+// generation, separated by ';' (the last one counts for all later ones), each
+// with faults separated by ','. FAULT@RANK is one of that rank only:
 //   exit_before_hello=CODE  exits before it serves
 //   exit_in_load=CODE       exits while it loads
 //   load_error              reports that the package is wrong
@@ -11,26 +12,39 @@
 //   hang_in_step=N          never ends step N, whatever is asked
 //   ignore_cancel           runs on when it is asked to end
 //   die_in_step=N           is killed in step N
+//   step_ms=N               takes so long for each step
 //   output_bytes=N          bytes of each output
+//   waves=N                 loads until N waves have been started
+//   wrong_wave              wants one after a wave that never was
+//   on_gpu                  says that its device is the GPU of its rank
 //   chatty=N                writes N numbered lines to stderr at the start
 
+#include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "platform/base/error_info.h"
+#include "platform/base/status_macros.h"
 #include "server/worker/run_worker.h"
+#include "server/worker/testing/eager_participant.h"
 #include "server/worker/testing/fake_pipeline.h"
+#include "server/worker/wave_line.h"
 
 ABSL_FLAG(int, ipc_fd, -1, "socket to ferryd");
 ABSL_FLAG(int, lifeline_fd, -1, "pipe that ends with ferryd");
@@ -45,10 +59,10 @@ namespace {
   while (true) pause();
 }
 
-// The faults of one generation; those without a value have 0.
+// The faults of one generation and rank; those without a value have 0.
 class Script {
  public:
-  Script(const std::string& text, int generation) {
+  Script(const std::string& text, int generation, int rank) {
     const std::vector<std::string> entries = absl::StrSplit(text, ';');
     const size_t index =
         std::min(static_cast<size_t>(generation), entries.size()) - 1;
@@ -56,9 +70,13 @@ class Script {
          absl::StrSplit(entries[index], ',', absl::SkipEmpty())) {
       const std::pair<std::string, std::string> parts =
           absl::StrSplit(fault, absl::MaxSplits('=', 1));
+      const std::pair<std::string, std::string> fault_at =
+          absl::StrSplit(parts.first, absl::MaxSplits('@', 1));
+      int only = rank;
+      if (absl::SimpleAtoi(fault_at.second, &only) && only != rank) continue;
       int value = 0;
       if (!absl::SimpleAtoi(parts.second, &value)) value = 0;
-      faults_[parts.first] = value;
+      faults_[fault_at.first] = value;
     }
   }
 
@@ -72,34 +90,88 @@ class Script {
   std::map<std::string, int> faults_;
 };
 
-FakePipelineOptions pipeline_options(const Script& script) {
+void take_part_in_waves(const Script& script, WaveLine& waves) {
+  EagerParticipant participant;
+  waves.attach(participant);
+  if (script.has("waves")) {
+    participant.want(0);
+    participant.wait_for(static_cast<size_t>(script.value("waves")));
+  }
+  if (script.has("wrong_wave")) {
+    participant.want(7);
+    hang();
+  }
+  waves.detach();
+}
+
+// Whether this rank could meet the others.
+absl::Status check_rendezvous(const worker::v1::LoadPipelineRequest& request) {
+  const worker::v1::Rendezvous& meeting = request.rendezvous();
+  bool right = request.has_rendezvous() == (request.world_size() > 1);
+  if (right && request.has_rendezvous()) {
+    right = meeting.incarnation().size() == 32 &&
+            meeting.join_timeout().seconds() > 0 &&
+            meeting.operation_timeout().seconds() > 0 &&
+            meeting.has_store_fd() == (request.rank() == 0);
+  }
+  if (right && meeting.has_store_fd()) {
+    sockaddr_in address = {};
+    socklen_t length = sizeof(address);
+    right = getsockname(meeting.store_fd(),
+                        reinterpret_cast<sockaddr*>(&address), &length) == 0 &&
+            meeting.store_address() ==
+                absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
+  }
+  if (right) return absl::OkStatus();
+  return make_error(absl::StatusCode::kInvalidArgument,
+                    absl::StrCat("rendezvous: ", meeting.ShortDebugString()),
+                    {"WRONG_RENDEZVOUS", {}});
+}
+
+FakePipelineOptions pipeline_options(
+    const Script& script, const worker::v1::LoadPipelineRequest& request) {
   FakePipelineOptions options;
   options.ignore_cancel = script.has("ignore_cancel");
   options.output_bytes = script.value("output_bytes", 64);
+  if (script.has("on_gpu")) {
+    options.device = absl::StrCat("cuda:", request.rank());
+  }
+  if (request.has_rendezvous()) {
+    options.version = request.rendezvous().incarnation();
+  }
   options.on_step = [script](int step) {
     if (step == script.value("hang_in_step")) hang();
     if (step == script.value("die_in_step")) raise(SIGKILL);
+    poll(nullptr, 0, script.value("step_ms", 0));
   };
   return options;
 }
 
 PipelineLoader loader(const Script& script) {
-  return [script](const worker::v1::LoadPipelineRequest& request)
-             -> absl::StatusOr<std::unique_ptr<LoadedPipeline>> {
-    if (script.has("exit_in_load")) _exit(script.value("exit_in_load"));
-    if (script.has("hang_in_load")) hang();
-    if (script.has("load_error")) {
-      return make_error(absl::StatusCode::kInvalidArgument,
-                        "ferry.txtpb: the package is wrong",
-                        {"INVALID_PACKAGE", {{"file", "ferry.txtpb"}}});
-    }
-    return fake_pipeline_loader(pipeline_options(script))(request);
-  };
+  return
+      [script](
+          const worker::v1::LoadPipelineRequest& request,
+          WaveLine* waves) -> absl::StatusOr<std::unique_ptr<LoadedPipeline>> {
+        if (script.has("exit_in_load")) _exit(script.value("exit_in_load"));
+        if (script.has("hang_in_load")) hang();
+        if (script.has("load_error")) {
+          return make_error(absl::StatusCode::kInvalidArgument,
+                            "ferry.txtpb: the package is wrong",
+                            {"INVALID_PACKAGE", {{"file", "ferry.txtpb"}}});
+        }
+        RETURN_IF_ERROR(check_rendezvous(request));
+        take_part_in_waves(script, *waves);
+        return fake_pipeline_loader(pipeline_options(script, request))(request,
+                                                                       waves);
+      };
 }
 
 int run() {
-  const Script script(absl::GetFlag(FLAGS_script),
-                      absl::GetFlag(FLAGS_generation));
+  const char* environment = getenv("FERRY_SCRIPT");
+  const std::string flag = absl::GetFlag(FLAGS_script);
+  const Script script(
+      flag.empty() && environment != nullptr ? environment : flag,
+      absl::GetFlag(FLAGS_generation), absl::GetFlag(FLAGS_rank));
   for (int i = 0; i < script.value("chatty", 0); ++i) {
     fprintf(stderr, "line %d\n", i);
   }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "platform/base/error_info.h"
 #include "platform/base/status_macros.h"
+#include "server/worker/wave_line.h"
 
 namespace ferry {
 namespace {
@@ -30,10 +31,11 @@ class FakePipeline final : public LoadedPipeline {
     v1::Pipeline description = fake_pipeline_description();
     description.mutable_offload()->set_strategy("none");
     description.mutable_offload()->set_device(device());
+    description.set_version(options_.version);
     return description;
   }
 
-  std::string device() const override { return "cpu"; }
+  std::string device() const override { return options_.device; }
 
   absl::StatusOr<GenerationReport> generate(
       const v1::GenerationSpec& spec, GenerationObserver& observer) override {
@@ -109,7 +111,7 @@ class FakePipeline final : public LoadedPipeline {
 }  // namespace
 
 PipelineLoader fake_pipeline_loader(FakePipelineOptions options) {
-  return [options = std::move(options)](const auto&) {
+  return [options = std::move(options)](const auto&, WaveLine*) {
     return absl::StatusOr<std::unique_ptr<LoadedPipeline>>(
         std::make_unique<FakePipeline>(options));
   };

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "server/worker/loaded_pipeline.h"
 
@@ -15,6 +16,9 @@ struct FakePipelineOptions {
   std::function<void(int step)> on_step = [](int) {};
   // Goes on when it is asked to end.
   bool ignore_cancel = false;
+  // Device that it says it has, and version of its package.
+  std::string device = "cpu";
+  std::string version = "fake";
 };
 
 // A loader that accepts every package and gives a pipeline without LibTorch. It

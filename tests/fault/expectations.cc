@@ -1,6 +1,10 @@
-#include "tests/fault/fault_fixture.h"
+#include "tests/fault/expectations.h"
 
 #include <chrono>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/error_details.h"
 
 namespace ferry {
 
