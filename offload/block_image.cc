@@ -53,11 +53,10 @@ absl::Status BlockImage::fill(Device& device,
     const int64_t to_byte =
         std::min(segment.offset + segment.bytes, begin + bytes);
     if (from_byte < to_byte) {
-      std::memcpy(
-          access.data() + (from_byte - begin),
-          static_cast<const char*>(segment.source) +
-              (from_byte - segment.offset),
-          static_cast<size_t>(to_byte - from_byte));
+      std::memcpy(access.data() + (from_byte - begin),
+                  static_cast<const char*>(segment.source) +
+                      (from_byte - segment.offset),
+                  static_cast<size_t>(to_byte - from_byte));
     }
     // Of a mapped file there are never two copies of more than a segment.
     release_pages(*segment.storage);

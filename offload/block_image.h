@@ -76,6 +76,11 @@ class BlockImage {
   // What copies from the device write, if the device's values shall stay.
   char* host_data() { return arena_.data(); }
 
+  // Opens the share, or all of it, to the host.
+  absl::StatusOr<HostAccess> read_host() const {
+    return arena_.access(AccessKind::kRead, 0, host_bytes());
+  }
+
   // Makes the tensors views of the image's storage, unbound, and gives up the
   // memory that they had.
   void attach();

@@ -18,11 +18,12 @@ constexpr absl::string_view kHost = "cpu";
 
 absl::StatusOr<OffloadBackendChoice> get_offload_backend(
     const OffloadConfig& config, Platform& platform,
-    HostMemoryQuery host_memory) {
+    HostMemoryQuery host_memory, RankGroup* group) {
   const absl::Status parallel = check_parallel_config(config.parallel_config());
   if (!parallel.ok()) return parallel;
   PlacementBackendOptions options;
   options.host_memory = std::move(host_memory);
+  options.group = group;
   if (!config.offload_enabled() && !config.is_automatic()) {
     if (platform.torch_device() == kHost) {
       return OffloadBackendChoice{nullptr, "not asked for"};
@@ -40,11 +41,13 @@ absl::StatusOr<OffloadBackendChoice> get_offload_backend(
         absl::StrCat("offload unsupported on platform ", platform.name(), ": ",
                      platform.offload_unsupported_reason())};
   }
-  if (config.effective_group_size() > 1) {
-    return absl::UnimplementedError(
-        absl::StrCat("offload: weight_transfer \"allgather\" over ",
-                     config.effective_group_size(),
-                     " ranks is not supported; \"rank-local\" is"));
+  const int64_t ranks = group == nullptr ? 1 : group->size();
+  if (config.effective_group_size() > 1 &&
+      config.effective_group_size() != ranks) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "offload: weight_transfer \"allgather\" is over ",
+        config.effective_group_size(), " ranks, and the group has ", ranks,
+        "; make data_parallel_size equal to the number of ranks"));
   }
   return OffloadBackendChoice{
       std::make_unique<PlacementBackend>(platform, config, std::move(options)),

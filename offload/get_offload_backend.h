@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "offload/distributed/rank_group.h"
 #include "offload/host_memory_left.h"
 #include "offload/offload_backend.h"
 #include "offload/offload_config.h"
@@ -25,10 +26,11 @@ struct OffloadBackendChoice {
 // Not asked for, or not supported by the platform: no backend and the reason,
 // except that a device that is not the host gets a backend which places all
 // weights there.
-// UNIMPLEMENTED for parallelism that cannot be run (check_parallel_config.h),
-// and for AllGather over more than one rank. `platform` outlives the backend.
+// UNIMPLEMENTED for parallelism that cannot be run (check_parallel_config.h).
+// INVALID_ARGUMENT for AllGather over more ranks than `group` has; it may be
+// null where nothing is gathered. `platform` and `group` outlive the backend.
 absl::StatusOr<OffloadBackendChoice> get_offload_backend(
     const OffloadConfig& config, Platform& platform,
-    HostMemoryQuery host_memory = nullptr);
+    HostMemoryQuery host_memory = nullptr, RankGroup* group = nullptr);
 
 }  // namespace ferry

@@ -39,8 +39,8 @@ std::string defect(const at::Tensor& tensor) {
 class Maker {
  public:
   Maker(OffloadableModule& module, const ResolvedPlan& plan,
-        OffloadStrategy strategy, int slots)
-      : module_(module), plan_(plan), strategy_(strategy), slots_(slots) {
+        const OffloadConfig& config, int slots)
+      : module_(module), plan_(plan), config_(config), slots_(slots) {
     for (const StoragePlacement& placement : plan.storages) {
       placements_[placement.storage] = &placement;
     }
@@ -125,14 +125,14 @@ class Maker {
 
   void add(const PlannedComponent& component) {
     TensorGroup rest = take(component.module, component.path);
-    if (strategy_ == OffloadStrategy::kModelLevel) {
+    if (config_.strategy() == OffloadStrategy::kModelLevel) {
       add_whole(component, std::move(rest));
       return;
     }
     for (size_t s = 0; s < component.stacks.size(); ++s) {
       std::string name = component.path;
       if (component.stacks.size() > 1) absl::StrAppend(&name, "[", s, "]");
-      add_stack(component.stacks[s], std::move(name));
+      add_stack(component, component.stacks[s], std::move(name));
     }
     for (const PlannedComponent& child : component.children) add(child);
     if (component.on_demand) {
@@ -150,9 +150,16 @@ class Maker {
     }
   }
 
-  void add_stack(const PlannedStack& stack, std::string name) {
+  void add_stack(const PlannedComponent& component, const PlannedStack& stack,
+                 std::string name) {
     PlacementPlan::Ring ring;
     ring.options.name = std::move(name);
+    ring.is_gathered =
+        config_.effective_group_size() > 1 &&
+        config_.uses_allgather(component.role == ComponentRole::kTextEncoder
+                                   ? OffloadComponent::kTextEncoder
+                                   : OffloadComponent::kDit);
+    ring.component_hooks = module_.hooks(component.module);
     for (const PlannedBlock& block : stack.blocks) {
       TensorGroup group = take(block.module, block.path);
       if (block.resident) {
@@ -223,7 +230,7 @@ class Maker {
 
   OffloadableModule& module_;
   const ResolvedPlan& plan_;
-  const OffloadStrategy strategy_;
+  const OffloadConfig& config_;
   const int slots_;
   std::map<int64_t, const StoragePlacement*> placements_;
   // By the module that moves them: a block or a component.
@@ -237,9 +244,9 @@ class Maker {
 
 absl::StatusOr<PlacementPlan> make_placement_plan(OffloadableModule& module,
                                                   const ResolvedPlan& plan,
-                                                  OffloadStrategy strategy,
+                                                  const OffloadConfig& config,
                                                   int slots) {
-  return Maker(module, plan, strategy, slots).run();
+  return Maker(module, plan, config, slots).run();
 }
 
 }  // namespace ferry

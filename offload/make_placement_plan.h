@@ -19,7 +19,7 @@ namespace ferry {
 // not dense and strided, without values, or not on the host.
 absl::StatusOr<PlacementPlan> make_placement_plan(OffloadableModule& module,
                                                   const ResolvedPlan& plan,
-                                                  OffloadStrategy strategy,
+                                                  const OffloadConfig& config,
                                                   int slots);
 
 }  // namespace ferry

@@ -42,6 +42,13 @@ class OffloadBackend {
   virtual absl::Status disable() = 0;
   virtual bool is_enabled() const = 0;
 
+  // Hints for ranks that gather weights together: the denoising loop's next
+  // step is its last one, and the weights that it needs are not needed again.
+  virtual void begin_last_step() {}
+  // A generation has ended, well or not. Must follow every one, since other
+  // ranks may wait for what this one was expected to need.
+  virtual void end_generation() {}
+
   // Cheap; does not wait for the device.
   virtual OffloadStats stats() const = 0;
   // What it carries out; null when it is disabled.

@@ -205,7 +205,7 @@ bool expect_missing_tensor_is_found(const OffloadConfig& policy, size_t nth,
   ToyModule module(several());
   const auto resolved = resolve_offload_plan(module.tree(), policy);
   EXPECT_TRUE(resolved.ok()) << resolved.status();
-  auto plan = make_placement_plan(module, *resolved, policy.strategy(), 2);
+  auto plan = make_placement_plan(module, *resolved, policy, 2);
   EXPECT_TRUE(plan.ok()) << plan.status();
   const at::Tensor missing = take_tensor(*plan, nth);
   if (!missing.defined()) return false;

@@ -11,6 +11,7 @@ double OffloadStats::h2d_gbps() const {
 OffloadStats OffloadStats::since(const OffloadStats& before) const {
   OffloadStats result = *this;
   result.h2d_bytes -= before.h2d_bytes;
+  result.gathered_bytes -= before.gathered_bytes;
   result.exposed_stall -= before.exposed_stall;
   result.first_block_stall -= before.first_block_stall;
   result.timed_h2d_bytes -= before.timed_h2d_bytes;

@@ -23,6 +23,8 @@ struct OffloadStats {
   int slots = 0;
   // Copied from host to device for blocks and components that come and go.
   int64_t h2d_bytes = 0;
+  // Of blocks that the group's ranks put together from their shares.
+  int64_t gathered_bytes = 0;
   // Time that the compute stream waited for weights.
   absl::Duration exposed_stall;
   // Of that, before the first block of each pass; at model level all of it.

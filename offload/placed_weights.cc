@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "offload/allocate_on_device.h"
 #include "offload/audit_hook.h"
+#include "offload/distributed/pass_hooks.h"
 #include "offload/image_layout.h"
 #include "offload/ring_hook.h"
 #include "platform/base/status_macros.h"
@@ -33,13 +34,20 @@ int64_t slot_bytes(const PlacementPlan::Ring& ring) {
 
 }  // namespace
 
-PlacedWeights::PlacedWeights(Platform& platform, std::string hook_prefix)
+PlacedWeights::PlacedWeights(Platform& platform, std::string hook_prefix,
+                             RankGroup* group)
     : device_(*platform.device()),
       torch_device_(platform.torch_device()),
-      hook_prefix_(std::move(hook_prefix)) {}
+      hook_prefix_(std::move(hook_prefix)),
+      group_(group) {}
 
-PlacedWeights::~PlacedWeights() {
-  if (is_empty() || take_down().ok()) return;
+PlacedWeights::~PlacedWeights() { abandon(); }
+
+void PlacedWeights::abandon() {
+  if (is_empty()) return;
+  is_lost_ = is_lost_ || has_shares();
+  gathered_.reset();
+  if (take_down().ok()) return;
   // What the device alone has is lost.
   written_is_unsaved_ = false;
   (void)take_down();
@@ -49,11 +57,21 @@ absl::Status PlacedWeights::place(const PlacementPlan& plan) {
   if (!is_empty()) {
     return absl::FailedPreconditionError("the weights are placed already");
   }
+  if (is_lost_) {
+    return absl::FailedPreconditionError(
+        "this rank's share of the weights was given up when its group failed; "
+        "load the pipeline again");
+  }
   stage_ = Stage::kTakingDown;
   absl::Status status = do_place(plan);
   if (status.ok()) {
     stage_ = Stage::kPlaced;
     written_is_unsaved_ = true;
+    return status;
+  }
+  if (has_shares()) {
+    // The others know nothing of it yet: no collective could be matched.
+    abandon();
     return status;
   }
   if (const absl::Status rollback = take_down(); !rollback.ok()) {
@@ -80,16 +98,20 @@ absl::Status PlacedWeights::reserve(const PlacementPlan& plan) {
                    device_.acquire_stream(StreamKind::kTransfer, "weights"));
   RETURN_IF_ERROR(reserve_residents(plan));
   for (const PlacementPlan::Ring& ring : plan.rings) {
-    RETURN_IF_ERROR(reserve_ring(ring));
+    if (!ring.is_gathered) RETURN_IF_ERROR(reserve_ring(ring));
   }
-  return absl::OkStatus();
+  return reserve_gathered(plan);
 }
 
 absl::Status PlacedWeights::check_memory(const PlacementPlan& plan) {
   const int64_t resident = rounded(resident_image_bytes(plan));
   int64_t slots = 0;
   for (const PlacementPlan::Ring& ring : plan.rings) {
+    if (ring.is_gathered) continue;
     slots += rounded(ring.options.slots * slot_bytes(ring));
+  }
+  if (group_ != nullptr) {
+    slots += rounded(GatheredWeights::device_bytes(plan, group_->size()));
   }
   ASSIGN_OR_RETURN(MemoryInfo memory, device_.memory_info());
   if (resident + slots > memory.free_bytes) {
@@ -137,6 +159,18 @@ absl::Status PlacedWeights::reserve_ring(const PlacementPlan::Ring& plan) {
   return absl::OkStatus();
 }
 
+absl::Status PlacedWeights::reserve_gathered(const PlacementPlan& plan) {
+  const auto is_gathered = [](const PlacementPlan::Ring& ring) {
+    return ring.is_gathered;
+  };
+  if (std::none_of(plan.rings.begin(), plan.rings.end(), is_gathered)) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(gathered_, GatheredWeights::reserve(device_, torch_device_,
+                                                       *group_, plan));
+  return absl::OkStatus();
+}
+
 // One after the other, so that of one image at a time there are two copies.
 absl::Status PlacedWeights::attach_all(const PlacementPlan& plan) {
   auto resident = residents_.begin();
@@ -147,11 +181,17 @@ absl::Status PlacedWeights::attach_all(const PlacementPlan& plan) {
   if (!plan.written.tensors.empty()) {
     ASSIGN_OR_RETURN(resident->image, attach(plan.written));
   }
-  for (size_t r = 0; r < plan.rings.size(); ++r) {
-    for (const TensorGroup& group : plan.rings[r].blocks) {
-      ASSIGN_OR_RETURN(auto image, attach(group));
-      rings_[r].images.push_back(std::move(image));
+  auto ring = rings_.begin();
+  for (const PlacementPlan::Ring& planned : plan.rings) {
+    if (planned.is_gathered) {
+      RETURN_IF_ERROR(gathered_->attach(planned));
+      continue;
     }
+    for (const TensorGroup& group : planned.blocks) {
+      ASSIGN_OR_RETURN(auto image, attach(group));
+      ring->images.push_back(std::move(image));
+    }
+    ++ring;
   }
   return absl::OkStatus();
 }
@@ -186,18 +226,38 @@ absl::Status PlacedWeights::start_rings() {
     for (const auto& image : ring.images) images.push_back(image.get());
     RETURN_IF_ERROR(ring.ring->start(std::move(images)));
   }
+  if (gathered_ == nullptr) return absl::OkStatus();
+  return gathered_->start();
+}
+
+absl::Status PlacedWeights::add_ring_hooks(const PlacementPlan& plan) {
+  const std::string name = absl::StrCat(hook_prefix_, ".ring");
+  auto ring = rings_.begin();
+  size_t gathered = 0;
+  for (const PlacementPlan::Ring& planned : plan.rings) {
+    BlockRing* const local =
+        planned.is_gathered ? nullptr : (ring++)->ring.get();
+    for (size_t b = 0; b < planned.hooks.size(); ++b) {
+      std::unique_ptr<ModelHook> hook;
+      if (local != nullptr) {
+        hook = std::make_unique<RingHook>(name, local, b);
+      } else {
+        hook = std::make_unique<GatheredBlockHook>(name, engine(), gathered, b);
+      }
+      RETURN_IF_ERROR(add_hook(planned.hooks[b], std::move(hook)));
+    }
+    if (local != nullptr) continue;
+    RETURN_IF_ERROR(add_hook(planned.component_hooks,
+                             std::make_unique<PassEndHook>(
+                                 absl::StrCat(hook_prefix_, ".pass.", gathered),
+                                 engine(), gathered)));
+    ++gathered;
+  }
   return absl::OkStatus();
 }
 
 absl::Status PlacedWeights::add_hooks(const PlacementPlan& plan) {
-  const std::string ring_name = absl::StrCat(hook_prefix_, ".ring");
-  for (size_t r = 0; r < plan.rings.size(); ++r) {
-    for (size_t b = 0; b < plan.rings[r].hooks.size(); ++b) {
-      RETURN_IF_ERROR(add_hook(
-          plan.rings[r].hooks[b],
-          std::make_unique<RingHook>(ring_name, rings_[r].ring.get(), b)));
-    }
-  }
+  RETURN_IF_ERROR(add_ring_hooks(plan));
   AuditHook::Written written;
   for (const Resident& resident : residents_) {
     if (resident.access != AccessKind::kWrite) continue;
@@ -275,11 +335,12 @@ absl::Status PlacedWeights::release_images() {
       ring.images.pop_back();
     }
   }
-  return absl::OkStatus();
+  return gathered_ == nullptr ? absl::OkStatus() : gathered_->release();
 }
 
 // Everything goes, also when the device finds fault with it.
 absl::Status PlacedWeights::free_memory() {
+  gathered_.reset();
   rings_.clear();
   residents_.clear();
   copy_stream_.reset();
@@ -307,6 +368,9 @@ OffloadStats PlacedWeights::stats() const {
     sum.cloned_outputs += stats.cloned_outputs;
   }
   sum.host_bytes = sum.resident_bytes + sum.streamed_bytes;
+  if (gathered_ == nullptr) return sum;
+  sum.device_bytes += rounded(gathered_->engine().device_bytes());
+  gathered_->add_stats(&sum);
   return sum;
 }
 

@@ -12,6 +12,9 @@
 #include "absl/status/status.h"
 #include "offload/block_image.h"
 #include "offload/block_ring.h"
+#include "offload/distributed/gathered_weights.h"
+#include "offload/distributed/pass_engine.h"
+#include "offload/distributed/rank_group.h"
 #include "offload/hook_registry.h"
 #include "offload/model_hook.h"
 #include "offload/offload_backend.h"
@@ -34,13 +37,25 @@ namespace ferry {
 // Taking down, some tensors may be attached still, and hooks may be left; only
 // take_down() is legal.
 //
-// Ownership: a backend owns it; the platform and the module outlive it.
+// Of rings that are gathered a rank has a share. To make ordinary tensors of
+// them takes the whole group: all ranks take down together, while none runs a
+// generation. A rank that cannot wait for the others abandons its share:
+//
+//   placed, or in the middle of place() ──abandon()──► lost
+//
+// The blocks' tensors have no values then, and the pipeline must be loaded
+// again. So does place() when it fails after the first block was attached, and
+// the destructor.
+//
+// Ownership: a backend owns it; the platform, the module and the group outlive
+//   it.
 // Threads: not thread-safe; confined to the worker's step thread.
 class PlacedWeights {
  public:
-  // `hook_prefix` starts the names of all its hooks.
-  // REQUIRES: the platform supports CPU offload.
-  PlacedWeights(Platform& platform, std::string hook_prefix);
+  // `hook_prefix` starts the names of all its hooks. `group` may be null where
+  // nothing is gathered. REQUIRES: the platform supports CPU offload.
+  PlacedWeights(Platform& platform, std::string hook_prefix,
+                RankGroup* group = nullptr);
   // Takes down what is placed, as well as it can.
   ~PlacedWeights();
   PlacedWeights(const PlacedWeights&) = delete;
@@ -54,9 +69,15 @@ class PlacedWeights {
   // Removes the hooks, makes ordinary tensors, frees the device memory. After
   // an error it can be called again.
   absl::Status take_down();
+  // As well as it can, without the group.
+  void abandon();
   bool is_empty() const { return stage_ == Stage::kEmpty; }
 
   OffloadStats stats() const;
+  // Null where nothing is gathered.
+  PassEngine* engine() const {
+    return gathered_ == nullptr ? nullptr : &gathered_->engine();
+  }
 
  private:
   enum class Stage { kEmpty, kPlaced, kTakingDown };
@@ -82,15 +103,20 @@ class PlacedWeights {
   absl::Status do_place(const PlacementPlan& plan);
   absl::Status reserve(const PlacementPlan& plan);
   absl::Status check_memory(const PlacementPlan& plan);
+  bool has_shares() const {
+    return gathered_ != nullptr && gathered_->is_attached();
+  }
   // What an arena of so many bytes takes.
   int64_t rounded(int64_t bytes) const;
   absl::Status reserve_residents(const PlacementPlan& plan);
   absl::Status reserve_ring(const PlacementPlan::Ring& plan);
+  absl::Status reserve_gathered(const PlacementPlan& plan);
   absl::Status attach_all(const PlacementPlan& plan);
   absl::StatusOr<std::unique_ptr<BlockImage>> attach(const TensorGroup& group);
   absl::Status load_residents();
   absl::Status start_rings();
   absl::Status add_hooks(const PlacementPlan& plan);
+  absl::Status add_ring_hooks(const PlacementPlan& plan);
   absl::Status add_hook(HookRegistry* registry,
                         std::unique_ptr<ModelHook> hook);
 
@@ -102,6 +128,7 @@ class PlacedWeights {
   Device& device_;
   const c10::Device torch_device_;
   const std::string hook_prefix_;
+  RankGroup* const group_;
 
   Stage stage_ = Stage::kEmpty;
   // Of what is resident.
@@ -109,6 +136,10 @@ class PlacedWeights {
   DeviceArena resident_memory_;
   std::vector<Resident> residents_;
   std::vector<Ring> rings_;
+  // Null where nothing is gathered.
+  std::unique_ptr<GatheredWeights> gathered_;
+  // A share was abandoned.
+  bool is_lost_ = false;
   std::vector<InstalledHook> hooks_;
   // Whether only the device has the values of written state.
   bool written_is_unsaved_ = false;

@@ -10,6 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "offload/choose_residents.h"
+#include "offload/distributed/schedule_digest.h"
+#include "offload/distributed/start_vote.h"
 #include "offload/explain_choice.h"
 #include "offload/make_placement_plan.h"
 #include "offload/mapped_storage.h"
@@ -50,27 +52,54 @@ PlacementBackend::PlacementBackend(Platform& platform, OffloadConfig config,
     : platform_(platform),
       config_(std::move(config)),
       options_(std::move(options)),
+      group_(config_.effective_group_size() > 1 ? options_.group : nullptr),
       effective_(config_),
-      weights_(platform, "offload") {}
+      weights_(platform, "offload", group_) {}
 
 absl::Status PlacementBackend::enable(OffloadableModule& module) {
   if (is_enabled()) {
     return absl::FailedPreconditionError("offloading is enabled already");
   }
-  ASSIGN_OR_RETURN(Choice choice, choose(module));
-  for (const std::string& warning : choice.plan.warnings) {
-    log_warning("offload plan", {{"warning", warning}});
+  auto decision = decide(module);
+  if (group_ != nullptr) {
+    RETURN_IF_ERROR(vote_on_start(
+        *group_, decision.status(),
+        decision.ok() ? schedule_digest(decision->plan, group_->size()) : ""));
   }
-  ASSIGN_OR_RETURN(
-      const PlacementPlan plan,
-      make_placement_plan(module, choice.plan, choice.config.strategy(),
-                          options_.slots));
-  RETURN_IF_ERROR(weights_.place(plan));
+  RETURN_IF_ERROR(decision.status());
+  absl::Status placed = weights_.place(decision->plan);
+  if (group_ != nullptr) {
+    absl::Status vote = vote_on_start(*group_, placed, "placed");
+    if (!vote.ok()) weights_.abandon();
+    placed = std::move(vote);
+  }
+  RETURN_IF_ERROR(placed);
+  Choice& choice = decision->choice;
   effective_ = std::move(choice.config);
   plan_ = std::move(choice.plan);
   reason_ = std::move(choice.reason);
   needs_ = std::move(choice.needs);
   return absl::OkStatus();
+}
+
+absl::StatusOr<PlacementBackend::Decision> PlacementBackend::decide(
+    OffloadableModule& module) const {
+  ASSIGN_OR_RETURN(Choice choice, choose(module));
+  for (const std::string& warning : choice.plan.warnings) {
+    log_warning("offload plan", {{"warning", warning}});
+  }
+  ASSIGN_OR_RETURN(
+      PlacementPlan plan,
+      make_placement_plan(module, choice.plan, choice.config, options_.slots));
+  return Decision{std::move(choice), std::move(plan)};
+}
+
+void PlacementBackend::begin_last_step() {
+  if (weights_.engine() != nullptr) weights_.engine()->begin_last_step();
+}
+
+void PlacementBackend::end_generation() {
+  if (weights_.engine() != nullptr) weights_.engine()->withdraw();
 }
 
 absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose(

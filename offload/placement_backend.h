@@ -6,13 +6,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "offload/distributed/rank_group.h"
 #include "offload/host_memory_left.h"
 #include "offload/offload_backend.h"
 #include "offload/offload_config.h"
 #include "offload/offloadable_module.h"
 #include "offload/placed_weights.h"
+#include "offload/placement_plan.h"
 #include "offload/preflight.h"
 #include "offload/resolved_plan.h"
+#include "offload/wave_participant.h"
 #include "platform/device/platform.h"
 
 namespace ferry {
@@ -24,9 +27,12 @@ struct PlacementBackendOptions {
   // What the host has left. What the tensors hold now comes back as they are
   // packed.
   HostMemoryQuery host_memory = nullptr;
+  // The ranks that share weights; null for a rank that shares none. Outlives
+  // the backend.
+  RankGroup* group = nullptr;
 };
 
-// The backend of one rank: every strategy without AllGather.
+// Every strategy, for one rank or for a group of ranks that share weights.
 //
 //   layer_wise              each DiT has a ring of blocks, each declared stack
 //                           of an encoder has one; everything else is resident
@@ -39,15 +45,19 @@ struct PlacementBackendOptions {
 //   none                    everything is resident
 //
 // Nothing is ever copied back, since the host keeps the masters, but for
-// written state when it is disabled. An automatic policy becomes the first of
+// written state when it is disabled. In a group, blocks that the policy gathers
+// are cut into shares (GatheredWeights); enable() and disable() are then calls
+// that all ranks make, and an error of one is an error of all. What was shared
+// is lost when the group fails: enable() is FAILED_PRECONDITION from there on.
+// An automatic policy becomes the first of
 // none, distributed_layer_wise and model_level that fits.
 //
 //   disabled ──enable() OK──► enabled ──disable() OK──► disabled
 //
 // Errors, ownership and threads: as OffloadBackend. INVALID_ARGUMENT: the plan
 // cannot be resolved. RESOURCE_EXHAUSTED says what each phase needs.
-// REQUIRES: the platform supports CPU offload; the policy gathers nothing over
-// more than one rank.
+// REQUIRES: the platform supports CPU offload; the group has as many ranks as
+// the policy gathers over.
 class PlacementBackend final : public OffloadBackend {
  public:
   PlacementBackend(Platform& platform, OffloadConfig config,
@@ -56,6 +66,9 @@ class PlacementBackend final : public OffloadBackend {
   OffloadStrategy strategy() const override { return effective_.strategy(); }
   absl::Status enable(OffloadableModule& module) override;
   absl::Status disable() override { return weights_.take_down(); }
+  void begin_last_step() override;
+  void end_generation() override;
+  WaveParticipant* wave_participant() override { return weights_.engine(); }
   bool is_enabled() const override { return !weights_.is_empty(); }
   OffloadStats stats() const override { return weights_.stats(); }
   // What enable() found to be needed, and does not exceed. Valid while enabled.
@@ -74,6 +87,12 @@ class PlacementBackend final : public OffloadBackend {
     std::string reason;
   };
 
+  // What enable() does, without the group.
+  struct Decision {
+    Choice choice;
+    PlacementPlan plan;
+  };
+  absl::StatusOr<Decision> decide(OffloadableModule& module) const;
   absl::StatusOr<Choice> choose(const OffloadableModule& module) const;
   absl::StatusOr<Choice> choose_automatically(
       const OffloadableModule& module) const;
@@ -93,6 +112,8 @@ class PlacementBackend final : public OffloadBackend {
   Platform& platform_;
   const OffloadConfig config_;
   const PlacementBackendOptions options_;
+  // Null where nothing is gathered.
+  RankGroup* const group_;
   // What an automatic policy has become; else the policy.
   OffloadConfig effective_;
   // Valid while enabled.

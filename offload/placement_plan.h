@@ -17,6 +17,10 @@ struct PlacementPlan {
     std::vector<TensorGroup> blocks;
     // For each block, where its hook goes.
     std::vector<HookRegistry*> hooks;
+    // Each rank of the group has a share of every block.
+    bool is_gathered = false;
+    // Of the component whose blocks they are.
+    HookRegistry* component_hooks = nullptr;
   };
   // A component whose state is looked at before it runs.
   struct Audit {

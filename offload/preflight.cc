@@ -53,6 +53,7 @@ class Counter {
     add_host(resident_);
     if (resident_ > 0) host_ += kHostPage;
     for (const PlannedComponent& component : plan_.components) add(component);
+    add_gathered_slots();
     for (Phase phase : {kEncode, kDenoise, kDecode}) {
       add_item(phase, "resident", resident_);
       add_item(phase, "the largest of the components that exclude each other",
@@ -121,12 +122,23 @@ class Counter {
       largest = std::max(largest, share * ranks);
       largest_share = std::max(largest_share, share);
     }
+    if (ranks > 1) {
+      gathered_slots_ = std::max(gathered_slots_, std::min(slots, streamed));
+      largest_share_ = std::max(largest_share_, largest_share);
+      return;
+    }
     rings_.push_back({absl::StrCat("slots of ", component.path),
                       std::min(slots, streamed) * largest});
-    if (ranks > 1) {
-      rings_.push_back({absl::StrCat("shard slots of ", component.path),
-                        options_.shard_slots * largest_share});
-    }
+  }
+
+  // All rings that are gathered use the same ones.
+  void add_gathered_slots() {
+    if (gathered_slots_ == 0) return;
+    rings_.push_back(
+        {"slots of gathered blocks",
+         gathered_slots_ * config_.effective_group_size() * largest_share_});
+    rings_.push_back(
+        {"slots of shares", options_.shard_slots * largest_share_});
   }
 
   const ResolvedPlan& plan_;
@@ -137,6 +149,8 @@ class Counter {
   int64_t largest_ = 0;
   int64_t host_ = 0;
   int64_t largest_host_ = 0;
+  int64_t gathered_slots_ = 0;
+  int64_t largest_share_ = 0;
   std::vector<MemoryItem> rings_;
 };
 

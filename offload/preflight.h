@@ -50,7 +50,8 @@ struct MemoryLimits {
 };
 
 // What the weights of a plan need, before any is moved: images of resident
-// state, slots of rings (in every phase: they are reserved once), the largest
+// state, slots of rings (in every phase: they are reserved once; rings that are
+// gathered share theirs), the largest
 // component of those that exclude each other, what is staged on demand, and
 // the policy's headroom for activations. On the host every image once, in whole
 // pages, and the largest once more, since the tensors that are being packed are

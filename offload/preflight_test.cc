@@ -118,10 +118,10 @@ TEST_F(PreflightTest, AGroupSharesTheHostAndHasShardSlots) {
   od.parallel_config.data_parallel_size = 3;
   configure(od);
   // A third of 1024 is 512 in an image; three of them are a slot.
-  EXPECT_THAT(items(1),
-              ElementsAre("resident 2560", "slots of transformer 3072",
-                          "shard slots of transformer 1024",
-                          "slots of text_encoder 1024"));
+  EXPECT_THAT(
+      items(1),
+      ElementsAre("resident 2560", "slots of text_encoder 1024",
+                  "slots of gathered blocks 3072", "slots of shares 1024"));
   EXPECT_EQ(needs_.host.bytes(), 8 * kPage + kPage);
 }
 

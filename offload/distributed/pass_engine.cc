@@ -22,20 +22,18 @@ constexpr size_t kTimedPasses = 4;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PassEngine>> PassEngine::create(
-    Device& device, RankGroup& group, int slots, int64_t gathered_bytes,
-    int64_t share_bytes) {
+    Device& device, RankGroup& group, int slots, int64_t share_bytes) {
   auto engine = absl::WrapUnique(new PassEngine(device, group));
-  RETURN_IF_ERROR(engine->reserve(slots, gathered_bytes, share_bytes));
+  RETURN_IF_ERROR(engine->reserve(slots, share_bytes));
   return engine;
 }
 
-absl::Status PassEngine::reserve(int slots, int64_t gathered_bytes,
-                                 int64_t share_bytes) {
-  ASSIGN_OR_RETURN(
-      memory_,
-      allocate_on_device(
-          device_, slots * gathered_bytes + int64_t{kShareSlots} * share_bytes,
-          "slots of gathered blocks"));
+absl::Status PassEngine::reserve(int slots, int64_t share_bytes) {
+  const int64_t gathered_bytes = group_.size() * share_bytes;
+  ASSIGN_OR_RETURN(memory_,
+                   allocate_on_device(
+                       device_, device_bytes(slots, group_.size(), share_bytes),
+                       "slots of gathered blocks"));
   char* data = memory_.data();
   for (int i = 0; i < slots; ++i) {
     Slot slot;
@@ -44,7 +42,7 @@ absl::Status PassEngine::reserve(int slots, int64_t gathered_bytes,
     ASSIGN_OR_RETURN(slot.last_use, device_.create_event(/*timed=*/false));
     slots_.push_back(std::move(slot));
   }
-  for (size_t i = 0; i < kShareSlots; ++i) {
+  for (int i = 0; i < kShareSlots; ++i) {
     ShareSlot share;
     share.data = std::exchange(data, data + share_bytes);
     ASSIGN_OR_RETURN(share.copied, device_.create_event(/*timed=*/false));
@@ -68,10 +66,8 @@ PassEngine::~PassEngine() {
   (void)device_.synchronize();
 }
 
-absl::Status PassEngine::start(std::vector<Ring> rings,
-                               WaveWanted wave_wanted) {
+absl::Status PassEngine::start(std::vector<Ring> rings) {
   rings_ = std::move(rings);
-  wave_wanted_ = std::move(wave_wanted);
   predictor_ = PassPredictor(rings_.size());
   std::vector<int> blocks;
   for (const Ring& ring : rings_) {
@@ -93,6 +89,31 @@ void PassEngine::start_wave(int64_t wave) {
   MutexLock lock(&mutex_);
   protocol_.start_wave(wave);
   changed_.notify_all();
+}
+
+void PassEngine::set_wave_wanted(WaveWanted wanted) {
+  MutexLock lock(&wanted_mutex_);
+  wave_wanted_ = std::move(wanted);
+}
+
+template <typename Predicate>
+absl::Status PassEngine::wait_until(Predicate is_true) {
+  while (failure_.ok() && !is_true()) changed_.wait(&mutex_);
+  return failure_;
+}
+
+absl::Status PassEngine::leave() {
+  withdraw();
+  {
+    MutexLock lock(&mutex_);
+    if (!is_started_ || is_stopping_) return failure_;
+    RETURN_IF_ERROR(wait_until(
+        [this]() REQUIRES_LOCK(mutex_) { return protocol_.is_idle(); }));
+    is_stopping_ = true;
+    changed_.notify_all();
+  }
+  transport_.join();
+  return absl::OkStatus();
 }
 
 void PassEngine::stop() {
@@ -118,7 +139,10 @@ void PassEngine::run() {
 void PassEngine::work_once() {
   if (const auto wave = protocol_.take_wave_wanted()) {
     mutex_.unlock();
-    wave_wanted_(*wave);
+    {
+      MutexLock wanted_lock(&wanted_mutex_);
+      if (wave_wanted_ != nullptr) wave_wanted_(*wave);
+    }
     mutex_.lock();
     return;
   }
@@ -212,8 +236,8 @@ void PassEngine::fail(const absl::Status& status) {
       status.code(), absl::StrCat("rank ", group_.rank(), " of ", group_.size(),
                                   ": ", status.message()));
   if (!is_stopping_) {
-    log_error("the group of ranks has failed",
-              {{"error", failure_.ToString()}});
+    log_warning("the group of ranks has ended",
+                {{"error", failure_.ToString()}});
   }
   group_.control->abort(failure_.message());
   group_.weights->abort(failure_.message());
@@ -221,12 +245,6 @@ void PassEngine::fail(const absl::Status& status) {
 }
 
 // --- The step thread
-
-template <typename Predicate>
-absl::Status PassEngine::wait_until(Predicate is_true) {
-  while (failure_.ok() && !is_true()) changed_.wait(&mutex_);
-  return failure_;
-}
 
 absl::Status PassEngine::pre_forward(size_t ring, size_t block) {
   BlockImage& image = *rings_[ring].blocks[block];

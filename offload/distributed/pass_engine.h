@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -18,6 +17,7 @@
 #include "offload/distributed/rank_group.h"
 #include "offload/forward_output.h"
 #include "offload/stream_timer.h"
+#include "offload/wave_participant.h"
 #include "platform/base/mutex.h"
 #include "platform/device/device.h"
 #include "platform/device/device_arena.h"
@@ -44,18 +44,19 @@ namespace ferry {
 // waits for the device; the step thread waits for the host of its rank when it
 // is ahead of the transport thread.
 //
-//   created ──start()──► running ──stop()──► stopped
+//   created ──start()──► running ──leave(), stop()──► stopped
 //                          └─error─► failed: every call says why; stop() is
 //                                    left
 //
 // Ownership: owns its memory and thread; refers to the device, the group and
 //   the images, which outlive it.
-// Threads: start_wave() from any thread. All else belongs to the worker's step
+// Threads: as WaveParticipant; stop() from any thread. All else belongs to the
+// worker's step
 //   thread, whose current stream is the compute stream, always the same one.
 // Errors: FAILED_PRECONDITION, a block that runs again or backwards inside of
 //   a pass: this request cannot go on, the next one can. What the group or the
 //   device says ends the engine, on this rank and, by way of the group, on all.
-class PassEngine {
+class PassEngine final : public WaveParticipant {
  public:
   struct Ring {
     // Names it in errors: transformer.
@@ -76,22 +77,25 @@ class PassEngine {
     int64_t passes = 0;
     int64_t computed_passes = 0;
   };
-  // Called on the transport thread: a wave after `last_wave` is wanted.
-  using WaveWanted = std::function<void(int64_t last_wave)>;
-
-  // Reserves `slots` slots for gathered blocks and two for shares.
+  // Of slots for blocks whose shares are of `share_bytes` at most.
+  static int64_t device_bytes(int slots, int ranks, int64_t share_bytes) {
+    return (int64_t{slots} * ranks + kShareSlots) * share_bytes;
+  }
+  // Reserves them.
   static absl::StatusOr<std::unique_ptr<PassEngine>> create(
-      Device& device, RankGroup& group, int slots, int64_t gathered_bytes,
-      int64_t share_bytes);
+      Device& device, RankGroup& group, int slots, int64_t share_bytes);
   // Stops, and waits for the device.
-  ~PassEngine();
+  ~PassEngine() override;
   PassEngine(const PassEngine&) = delete;
   PassEngine& operator=(const PassEngine&) = delete;
 
   // Starts the transport thread. Rings and their order are equal on all ranks.
-  // `wave_wanted` must not call the engine, except start_wave(). Once.
-  absl::Status start(std::vector<Ring> rings, WaveWanted wave_wanted);
-  void start_wave(int64_t wave) EXCLUDES_LOCK(mutex_);
+  // Once.
+  absl::Status start(std::vector<Ring> rings) EXCLUDES_LOCK(mutex_);
+
+  void start_wave(int64_t wave) override EXCLUDES_LOCK(mutex_);
+  // `wanted` is called on the transport thread.
+  void set_wave_wanted(WaveWanted wanted) override EXCLUDES_LOCK(wanted_mutex_);
 
   // Before block `block` of a ring runs: asks for a pass of the ring unless one
   // is being computed, waits for the block, binds it.
@@ -106,8 +110,10 @@ class PassEngine {
   // ended, or was abandoned.
   void withdraw() EXCLUDES_LOCK(mutex_);
 
-  // Leaves the group: for the others that is the end of it, unless they stop
-  // too.
+  // Ends the transport thread when no wave is open. Blocks until then: every
+  // rank withdraws and leaves. The group can still be used.
+  absl::Status leave() EXCLUDES_LOCK(mutex_);
+  // Ends it at once, and with it the group.
   void stop() EXCLUDES_LOCK(mutex_);
 
   int64_t device_bytes() const { return memory_.bytes(); }
@@ -115,7 +121,7 @@ class PassEngine {
   Stats stats() EXCLUDES_LOCK(mutex_);
 
  private:
-  static constexpr size_t kShareSlots = 2;
+  static constexpr int kShareSlots = 2;
 
   // A handle's owner is told by the protocol: the transport thread from
   // begin_gather() to end_gather(), the step thread from begin_use() to
@@ -141,7 +147,7 @@ class PassEngine {
   PassEngine(Device& device, RankGroup& group)
       : device_(device), group_(group), protocol_({1}, 1) {}
 
-  absl::Status reserve(int slots, int64_t gathered_bytes, int64_t share_bytes);
+  absl::Status reserve(int slots, int64_t share_bytes);
 
   // --- The transport thread
 
@@ -151,7 +157,7 @@ class PassEngine {
   absl::Status gather(const PassProtocol::Work& work);
   absl::Status copy_share(int component, int block);
   ShareSlot& share_slot(int block) {
-    return shares_[static_cast<size_t>(block) % kShareSlots];
+    return shares_[static_cast<size_t>(block % kShareSlots)];
   }
   void fail(const absl::Status& status) REQUIRES_LOCK(mutex_);
 
@@ -171,7 +177,6 @@ class PassEngine {
   RankGroup& group_;
   // Constant after start().
   std::vector<Ring> rings_;
-  WaveWanted wave_wanted_;
   StreamLease copy_stream_;
   StreamLease gather_stream_;
   DeviceArena memory_;
@@ -198,6 +203,9 @@ class PassEngine {
   absl::Status failure_ GUARDED_BY(mutex_);
   // Counters only; the timers have the times.
   Stats stats_ GUARDED_BY(mutex_);
+
+  Mutex wanted_mutex_;
+  WaveWanted wave_wanted_ GUARDED_BY(wanted_mutex_);
 
   Mutex copies_mutex_;
   StreamTimer copies_ GUARDED_BY(copies_mutex_);

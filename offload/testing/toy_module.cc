@@ -61,6 +61,7 @@ ToyModule::ToyModule(const ToyOptions& options) : options_(options) {
     const std::string name = absl::StrCat("text_encoder_", i);
     tree_.declarations->encoder_modules.push_back(name);
     tree_.plan->encoder_block_attrs[name] = {"blocks"};
+    tree_.plan->encoder_dlo_weight_replication.insert(name);
     add_component(name, ComponentRole::kTextEncoder, options.blocks);
   }
   for (int i = 0; i < options.vaes; ++i) {

@@ -1,0 +1,302 @@
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "offload/offload_stats.h"
+#include "offload/testing/checked_platform.h"
+#include "offload/testing/toy_group.h"
+#include "offload/testing/toy_module.h"
+#include "platform/device/simulated/fault_plan.h"
+#include "platform/distributed/in_process/in_process_group.h"
+#include "platform/distributed/testing/rank_threads.h"
+
+namespace ferry {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+ToyGroupOptions options_for(int ranks) {
+  at::set_num_threads(1);
+  ToyGroupOptions options;
+  options.ranks = ranks;
+  options.device = checked_device();
+  return options;
+}
+
+int64_t bytes_of_tensors(const ToyModule& module) {
+  int64_t bytes = 0;
+  for (const std::string& tensor : state_of(module)) {
+    bytes += static_cast<int64_t>(tensor.size());
+  }
+  return bytes;
+}
+
+TEST(DistributedLayerwiseTest, RanksWithDifferentRequestsComputeWhatOneDoes) {
+  ToyGroup group(options_for(3));
+  ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+  run_ranks(3, [&](int rank) {
+    for (int request = 0; request < 3; ++request) {
+      group.expect_request(rank, 1 + 2 * rank + request);
+    }
+  });
+  const OffloadStats stats = group.rank(1).backend->stats();
+  EXPECT_GT(stats.h2d_bytes, 0);
+  EXPECT_EQ(stats.gathered_bytes, 3 * stats.h2d_bytes);
+  EXPECT_THAT(group.violations(), IsEmpty());
+}
+
+TEST(DistributedLayerwiseTest, ARankAloneServesWhileOthersAreIdle) {
+  ToyGroup group(options_for(3));
+  ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+  group.expect_request(1, 4);
+  group.expect_request(2, 1);
+  EXPECT_THAT(group.violations(), IsEmpty());
+}
+
+TEST(DistributedLayerwiseTest, TheHostHoldsEachBlockOnce) {
+  ToyGroupOptions options = options_for(4);
+  options.toy.blocks = 9;
+  ToyGroup group(options);
+  const int64_t weights = bytes_of_tensors(*group.rank(0).module);
+  ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+  int64_t shared = 0;
+  for (int rank = 0; rank < 4; ++rank) {
+    const OffloadStats stats = group.rank(rank).backend->stats();
+    shared += stats.host_bytes - stats.resident_bytes;
+    EXPECT_EQ(stats.slots, 2);
+  }
+  EXPECT_LT(shared, weights + weights / 10);
+}
+
+TEST(DistributedLayerwiseTest, DisabledTogetherTheyHaveOrdinaryTensors) {
+  ToyGroup group(options_for(3));
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+    run_ranks(3, [&](int rank) { group.expect_request(rank, rank); });
+    ASSERT_THAT(group.disable(), Each(absl::OkStatus()));
+    for (int rank = 0; rank < 3; ++rank) {
+      ToyGroup::Rank& mine = group.rank(rank);
+      EXPECT_EQ(state_of(*mine.module), state_of(*mine.twin));
+      EXPECT_THAT(mine.module->hook_names(), IsEmpty());
+      EXPECT_EQ(mine.platform->simulated_device().stats().device.bytes_in_use,
+                0);
+    }
+  }
+  EXPECT_THAT(group.violations(), IsEmpty());
+}
+
+TEST(DistributedLayerwiseTest, RanksThatDisagreeMakeNoCollective) {
+  ToyGroup group(options_for(3));
+  group.rank(1).module->all_tensors()[0].data_ptr<float>()[0] += 1;
+  for (const absl::Status& status : group.enable()) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(status.message(), HasSubstr("ranks disagree"));
+    EXPECT_THAT(status.message(), HasSubstr("ranks 0, 2: version"));
+    EXPECT_THAT(status.message(), HasSubstr("ranks 1: version"));
+  }
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_FALSE(group.rank(rank).backend->is_enabled());
+    EXPECT_EQ(group.rank(rank).backend->stats().gathered_bytes, 0);
+  }
+}
+
+TEST(DistributedLayerwiseTest, AStartThatFailsOnOneRankFailsOnAllAndIsFinal) {
+  // Before a tensor is touched, and in the middle of packing.
+  for (const int64_t nth : {1, 4}) {
+    ToyGroup group(options_for(3));
+    group.rank(2).platform->simulated_device().faults().fail(
+        FaultPoint::kAllocateHost, nth);
+    for (const absl::Status& status : group.enable()) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+      EXPECT_THAT(status.message(), HasSubstr("rank 2: "));
+    }
+    for (const absl::Status& again : group.enable()) {
+      EXPECT_FALSE(again.ok());
+    }
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_FALSE(group.rank(rank).backend->is_enabled());
+      EXPECT_THAT(group.rank(rank).module->hook_names(), IsEmpty());
+    }
+  }
+}
+
+TEST(DistributedLayerwiseTest, ARepeatedBlockFailsItsRequestAlone) {
+  ToyGroup group(options_for(2));
+  ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+  run_ranks(2, [&](int rank) {
+    if (rank == 0) return group.expect_request(0, 6);
+    const auto repeated =
+        group.rank(1).module->run(0, toy_input(), {0, 1, 1, 2, 3});
+    EXPECT_EQ(repeated.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(repeated.status().message(),
+                HasSubstr("dit_0.blocks.1: block 1 runs again"));
+    group.rank(1).backend->end_generation();
+    group.expect_request(1, 2);
+  });
+  EXPECT_THAT(group.violations(), IsEmpty());
+}
+
+TEST(DistributedLayerwiseTest, SkippedBlocksAreSkipped) {
+  ToyGroup group(options_for(2));
+  ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+  run_ranks(2, [&](int rank) {
+    if (rank == 0) return group.expect_request(0, 3);
+    for (const std::vector<size_t>& order :
+         {std::vector<size_t>{1, 3}, {0}, {}, {3}, {0, 1, 2, 3}}) {
+      const auto mine = group.rank(1).module->run(0, toy_input(), order);
+      ASSERT_TRUE(mine.ok()) << mine.status();
+      const auto twin = group.rank(1).twin->run(0, toy_input(), order);
+      EXPECT_EQ(bytes_of(*mine), bytes_of(*twin));
+    }
+    group.rank(1).backend->end_generation();
+  });
+  EXPECT_THAT(group.violations(), IsEmpty());
+}
+
+TEST(DistributedLayerwiseTest, APassThatIsAbandonedIsMadeToTheEnd) {
+  ToyGroup group(options_for(2));
+  ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+  run_ranks(2, [&](int rank) {
+    if (rank == 0) return group.expect_request(0, 5);
+    for (const size_t block : {0U, 2U}) {
+      EXPECT_EQ(group.rank(1).module->abandon(0, block), absl::OkStatus());
+      group.rank(1).backend->end_generation();
+    }
+    group.expect_request(1, 2);
+  });
+  EXPECT_THAT(group.violations(), IsEmpty());
+}
+
+// A rank that is gone in the n-th call of either communicator.
+void expect_the_group_ends(const CallFaults& control, const CallFaults& weights,
+                           absl::StatusCode code) {
+  ToyGroupOptions options = options_for(3);
+  options.control_faults = control;
+  options.weight_faults = weights;
+  options.timeout = absl::Milliseconds(300);
+  ToyGroup group(options);
+  ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+  run_ranks(3, [&](int rank) {
+    absl::Status status;
+    while (status.ok()) {
+      status = group.rank(rank).module->run(0, toy_input()).status();
+    }
+    EXPECT_EQ(status.code(), code) << status;
+    EXPECT_FALSE(group.rank(rank).module->run(0, toy_input()).ok());
+    // What is shared cannot be given back without the others.
+    EXPECT_FALSE(group.rank(rank).backend->disable().ok());
+  });
+}
+
+CallFaults at_call(CallFault::Kind kind, int64_t nth) {
+  return [kind, nth](int rank, int64_t call) {
+    CallFault fault;
+    if (rank == 1 && call == nth) fault.kind = kind;
+    return fault;
+  };
+}
+
+TEST(DistributedLayerwiseTest, ALostRankEndsTheGroupWhateverItIsDoing) {
+  using Kind = CallFault::Kind;
+  for (const int64_t nth : {1, 2, 3, 7, 12}) {
+    SCOPED_TRACE(nth);
+    // The first calls of the control group are the start's.
+    expect_the_group_ends(at_call(Kind::kFails, 4 + nth), nullptr,
+                          absl::StatusCode::kUnavailable);
+    expect_the_group_ends(nullptr, at_call(Kind::kFails, nth),
+                          absl::StatusCode::kUnavailable);
+    expect_the_group_ends(nullptr, at_call(Kind::kNeverArrives, nth),
+                          absl::StatusCode::kDeadlineExceeded);
+  }
+}
+
+TEST(DistributedLayerwiseTest, EveryShapeOfGroupGivesTheSameBytes) {
+  int cases = 0;
+  for (const int ranks : {2, 3, 4}) {
+    for (const int blocks : {2, 3, 4, 5, 7, 9}) {
+      for (const int slots : {1, 2, 3, 4}) {
+        for (const int shape : {0, 1, 2, 3, 4, 5, 6, 7}) {
+          ToyGroupOptions options = options_for(ranks);
+          options.slots = slots;
+          options.toy.blocks = blocks;
+          options.toy.counts = (shape & 1) != 0;
+          options.toy.returns_views = (shape & 2) != 0;
+          options.toy.shares = (shape & 4) != 0;
+          ToyGroup group(options);
+          ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+          run_ranks(ranks,
+                    [&](int rank) { group.expect_request(rank, 1 + rank); });
+          EXPECT_GT(group.rank(0).backend->stats().h2d_bytes, 0);
+          EXPECT_THAT(group.violations(), IsEmpty());
+          ++cases;
+        }
+      }
+    }
+  }
+  std::printf("byte-identity: %d cases\n", cases);
+}
+
+// One rank's part of a wave: a request with encoders and two DiTs, which may
+// end anywhere.
+void run_random_request(ToyGroup& group, int rank, std::mt19937& random) {
+  const auto pick = [&](int n) { return static_cast<int>(random() % n); };
+  ToyGroup::Rank& mine = group.rank(rank);
+  if (pick(2) == 0) EXPECT_TRUE(group.is_same(rank, 2, toy_input()));
+  const int steps = 1 + pick(4);
+  const int turn = pick(steps + 1);
+  const int ends = pick(4) == 0 ? pick(steps) : steps;
+  for (int step = 0; step < steps; ++step) {
+    const size_t dit = step < turn ? 0 : 1;
+    if (step == ends) {
+      EXPECT_EQ(mine.module->abandon(dit, static_cast<size_t>(pick(3))),
+                absl::OkStatus());
+      break;
+    }
+    if (step == steps - 1 && pick(2) == 0) mine.backend->begin_last_step();
+    EXPECT_TRUE(group.is_same(rank, dit, toy_input()));
+  }
+  mine.backend->end_generation();
+}
+
+TEST(DistributedLayerwiseTest, RandomWavesOfRandomRequests) {
+  constexpr int kRanks = 4;
+  constexpr int kRequests = 60;
+  ToyGroupOptions options = options_for(kRanks);
+  options.toy.dits = 2;
+  options.toy.encoders = 1;
+  options.toy.blocks = 3;
+  options.toy.counts = false;
+  std::atomic<uint32_t> calls{0};
+  const CallFaults delays = [&calls](int /*rank*/, int64_t /*call*/) {
+    std::minstd_rand random(++calls);
+    CallFault fault;
+    if (random() % 8 == 0) fault.delay = absl::Microseconds(random() % 500);
+    return fault;
+  };
+  options.control_faults = delays;
+  options.weight_faults = delays;
+  ToyGroup group(options);
+  ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+  run_ranks(kRanks, [&](int rank) {
+    std::mt19937 random(static_cast<uint32_t>(rank) + 1);
+    for (int request = 0; request < kRequests; ++request) {
+      run_random_request(group, rank, random);
+    }
+  });
+  EXPECT_THAT(group.violations(), IsEmpty());
+  std::printf("waves: %d requests on %d ranks\n", kRanks * kRequests, kRanks);
+}
+
+}  // namespace
+}  // namespace ferry

@@ -1,0 +1,72 @@
+#include "offload/distributed/start_vote.h"
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "platform/base/status_macros.h"
+
+namespace ferry {
+namespace {
+
+// CODE, a space, and the digest of a rank that is well, else its message.
+std::string write_vote(const absl::Status& mine, absl::string_view digest) {
+  return absl::StrCat(static_cast<int>(mine.code()), " ",
+                      mine.ok() ? digest : mine.message());
+}
+
+struct Vote {
+  absl::StatusCode code = absl::StatusCode::kUnknown;
+  std::string text;
+};
+
+Vote read_vote(const std::string& vote) {
+  const std::pair<std::string, std::string> parts =
+      absl::StrSplit(vote, absl::MaxSplits(' ', 1));
+  int code = 0;
+  if (!absl::SimpleAtoi(parts.first, &code)) return {};
+  return {static_cast<absl::StatusCode>(code), parts.second};
+}
+
+}  // namespace
+
+absl::Status vote_on_start(RankGroup& group, const absl::Status& mine,
+                           absl::string_view digest) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> votes,
+                   all_gather_strings(*group.control, write_vote(mine, digest),
+                                      group.timeout));
+  // Of the ranks that are well, by digest.
+  std::map<std::string, std::vector<size_t>> ranks;
+  std::vector<std::string> failures;
+  absl::StatusCode code = absl::StatusCode::kOk;
+  for (size_t rank = 0; rank < votes.size(); ++rank) {
+    const Vote vote = read_vote(votes[rank]);
+    if (vote.code == absl::StatusCode::kOk) {
+      ranks[vote.text].push_back(rank);
+      continue;
+    }
+    if (code == absl::StatusCode::kOk) code = vote.code;
+    failures.push_back(absl::StrCat("rank ", rank, ": ", vote.text));
+  }
+  if (!failures.empty()) {
+    return absl::Status(code, absl::StrJoin(failures, "; "));
+  }
+  if (ranks.size() == 1) return absl::OkStatus();
+  std::vector<std::string> opinions;
+  for (const auto& [text, who] : ranks) {
+    opinions.push_back(
+        absl::StrCat("ranks ", absl::StrJoin(who, ", "), ": ", text));
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "ranks disagree about the weights or what is done with them; the same ",
+      "package, configuration and version is needed on all: ",
+      absl::StrJoin(opinions, "; ")));
+}
+
+}  // namespace ferry

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "offload/distributed/rank_group.h"
+
+namespace ferry {
+
+// One step of a start that all ranks make: each says how it went for it, and
+// that it means the same as the others. Every rank calls it, also one that has
+// failed, so that no collective is left unmatched.
+//
+// OK: all are well, and all digests are equal. Else an error on every rank that
+// names the ranks: the first failure's code, or FAILED_PRECONDITION where ranks
+// disagree.
+absl::Status vote_on_start(RankGroup& group, const absl::Status& mine,
+                           absl::string_view digest);
+
+}  // namespace ferry

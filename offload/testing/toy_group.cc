@@ -1,0 +1,125 @@
+#include "offload/testing/toy_group.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "offload/omni_diffusion_config.h"
+#include "offload/testing/checked_platform.h"
+#include "platform/distributed/simulated/simulated_communicator.h"
+#include "platform/distributed/testing/rank_threads.h"
+
+namespace ferry {
+namespace {
+
+OffloadConfig gathered_policy(const ToyGroupOptions& options) {
+  OmniDiffusionConfig config;
+  DiffusionOffloadConfig& compact = config.diffusion_offload_config.emplace();
+  compact.mode = "layer";
+  compact.components = std::vector<std::string>{"dit"};
+  compact.layer_options = {{"dit", "allgather", std::nullopt}};
+  if (options.toy.encoders > 0) {
+    compact.components->push_back("text_encoder");
+    compact.layer_options.push_back(
+        {"text_encoder", "allgather", std::nullopt});
+  }
+  config.parallel_config.data_parallel_size = options.ranks;
+  return *OffloadConfig::from_od_config(config);
+}
+
+}  // namespace
+
+ToyGroup::ToyGroup(const ToyGroupOptions& options) {
+  InProcessGroup control(options.ranks, options.control_faults);
+  InProcessGroup weights(options.ranks, options.weight_faults);
+  for (int r = 0; r < options.ranks; ++r) {
+    Rank rank;
+    rank.platform = std::make_unique<SimulatedPlatform>(options.device);
+    rank.module = std::make_unique<ToyModule>(options.toy);
+    rank.twin = std::make_unique<ToyModule>(options.toy);
+    SimulatedCommunicatorOptions communicator;
+    communicator.gather_gbps = options.gather_gbps;
+    communicator.timeout = options.timeout;
+    rank.group.control = control.join(r);
+    rank.group.weights = std::make_unique<SimulatedCommunicator>(
+        rank.platform->simulated_device(), weights.join(r), communicator);
+    rank.group.timeout = options.timeout;
+    ranks_.push_back(std::move(rank));
+  }
+  for (Rank& rank : ranks_) {
+    PlacementBackendOptions backend;
+    backend.slots = options.slots;
+    backend.group = &rank.group;
+    rank.backend = std::make_unique<PlacementBackend>(
+        *rank.platform, gathered_policy(options), backend);
+  }
+}
+
+ToyGroup::~ToyGroup() {
+  {
+    MutexLock lock(&mutex_);
+    participants_.clear();
+  }
+  for (Rank& rank : ranks_) rank.backend.reset();
+}
+
+std::vector<absl::Status> ToyGroup::enable() {
+  std::vector<absl::Status> statuses(ranks_.size());
+  run_ranks(size(), [&](int r) {
+    statuses[static_cast<size_t>(r)] = rank(r).backend->enable(*rank(r).module);
+  });
+  MutexLock lock(&mutex_);
+  participants_.clear();
+  for (Rank& rank : ranks_) {
+    WaveParticipant* const participant = rank.backend->wave_participant();
+    if (participant == nullptr) continue;
+    participants_.push_back(participant);
+    participant->set_wave_wanted([this](int64_t wave) { want_wave(wave); });
+  }
+  last_wave_ = 0;
+  return statuses;
+}
+
+std::vector<absl::Status> ToyGroup::disable() {
+  std::vector<absl::Status> statuses(ranks_.size());
+  run_ranks(size(), [&](int r) {
+    statuses[static_cast<size_t>(r)] = rank(r).backend->disable();
+  });
+  return statuses;
+}
+
+bool ToyGroup::is_same(int r, size_t component, const at::Tensor& x) {
+  const auto gathered = rank(r).module->run(component, x);
+  const auto resident = rank(r).twin->run(component, x);
+  return gathered.ok() && bytes_of(*gathered) == bytes_of(*resident);
+}
+
+void ToyGroup::expect_request(int r, int passes) {
+  at::Tensor x = toy_input();
+  for (int pass = 0; pass < passes; ++pass) {
+    if (pass == passes - 1) rank(r).backend->begin_last_step();
+    EXPECT_TRUE(is_same(r, 0, x)) << "rank " << r << ", pass " << pass;
+  }
+  rank(r).backend->end_generation();
+}
+
+std::vector<std::string> ToyGroup::violations() {
+  std::vector<std::string> all;
+  for (Rank& rank : ranks_) {
+    for (std::string& text : rank.platform->simulated_device().violations()) {
+      all.push_back(std::move(text));
+    }
+  }
+  return all;
+}
+
+void ToyGroup::want_wave(int64_t last_wave) {
+  MutexLock lock(&mutex_);
+  if (last_wave != last_wave_) return;
+  ++last_wave_;
+  for (WaveParticipant* const participant : participants_) {
+    participant->start_wave(last_wave_);
+  }
+}
+
+}  // namespace ferry

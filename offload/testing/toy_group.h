@@ -1,0 +1,80 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "offload/distributed/rank_group.h"
+#include "offload/offload_config.h"
+#include "offload/placement_backend.h"
+#include "offload/testing/toy_module.h"
+#include "offload/wave_participant.h"
+#include "platform/base/mutex.h"
+#include "platform/device/simulated/simulated_device_options.h"
+#include "platform/device/simulated/simulated_platform.h"
+#include "platform/distributed/in_process/in_process_group.h"
+
+namespace ferry {
+
+struct ToyGroupOptions {
+  int ranks = 2;
+  int slots = 2;
+  ToyOptions toy;
+  SimulatedDeviceOptions device;
+  double gather_gbps = 0;
+  absl::Duration timeout = absl::Minutes(1);
+  // Of votes, and of gathers.
+  CallFaults control_faults;
+  CallFaults weight_faults;
+};
+
+// Ranks as threads: each has a simulated device, an equal toy pipeline whose
+// DiTs and encoders are gathered, and a twin of it that is not offloaded.
+class ToyGroup {
+ public:
+  struct Rank {
+    std::unique_ptr<SimulatedPlatform> platform;
+    std::unique_ptr<ToyModule> module;
+    std::unique_ptr<ToyModule> twin;
+    RankGroup group;
+    // Uses all of the above.
+    std::unique_ptr<PlacementBackend> backend;
+  };
+
+  explicit ToyGroup(const ToyGroupOptions& options);
+  ~ToyGroup();
+  ToyGroup(const ToyGroup&) = delete;
+  ToyGroup& operator=(const ToyGroup&) = delete;
+
+  int size() const { return static_cast<int>(ranks_.size()); }
+  Rank& rank(int rank) { return ranks_[static_cast<size_t>(rank)]; }
+
+  // Enables all ranks, each on its thread, and joins them to the waves. Returns
+  // what each said.
+  std::vector<absl::Status> enable();
+  std::vector<absl::Status> disable();
+  // Whether a pass of the rank gives its twin's bytes; false after an error.
+  bool is_same(int rank, size_t component, const at::Tensor& x);
+  // A request of so many passes over the first component.
+  void expect_request(int rank, int passes);
+  // What any device found wrong.
+  std::vector<std::string> violations();
+
+ private:
+  void want_wave(int64_t last_wave) EXCLUDES_LOCK(mutex_);
+
+  std::vector<Rank> ranks_;
+
+  Mutex mutex_;
+  int64_t last_wave_ GUARDED_BY(mutex_) = 0;
+  std::vector<WaveParticipant*> participants_ GUARDED_BY(mutex_);
+};
+
+}  // namespace ferry
