@@ -94,6 +94,14 @@ class CudaDevice final : public Device {
   }
   void keep_error(const absl::Status& status) override;
 
+  // --- For libraries that give the device work by themselves
+
+  // Makes the device the thread's current one.
+  absl::Status use() const;
+  // The stream to give work to. The default stream is that of the thread's
+  // current device.
+  absl::StatusOr<cudaStream_t> handle(Stream stream) const;
+
  private:
   // What an Event's id points to.
   struct EventState;
@@ -101,11 +109,6 @@ class CudaDevice final : public Device {
   CudaDevice(const CudaDeviceOptions& options, CudaApi* api, CudaTorch* torch,
              CudaHostMemory::Abilities abilities, int transfer_priority);
 
-  // Makes the device the thread's current one.
-  absl::Status use() const;
-  // The stream to give work to. The default stream is that of the thread's
-  // current device.
-  absl::StatusOr<cudaStream_t> handle(Stream stream) const;
   absl::StatusOr<EventState*> recorded(const Event& event) const;
   absl::StatusOr<HostArena> own_host(absl::StatusOr<void*> data, int64_t bytes);
   absl::Status copy_host(cudaStream_t stream, const Copy& copy);

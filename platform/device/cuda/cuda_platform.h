@@ -31,7 +31,7 @@ class CudaPlatform final : public Platform {
   }
   bool supports_cpu_offload() const override { return true; }
   std::string offload_unsupported_reason() const override { return ""; }
-  Device* device() override { return device_.get(); }
+  CudaDevice* device() override { return device_.get(); }
   absl::Status synchronize() override { return device_->synchronize(); }
   void empty_cache() override { device_->empty_cache(); }
 
