@@ -57,10 +57,9 @@ class RanksTest : public DaemonFixture {
   }
 
   static std::vector<std::string> rank_jobs(Daemon& daemon) {
+    const v1::Pipeline pipeline = daemon.get_pipeline(kPipeline);
     std::vector<std::string> jobs;
-    for (const v1::Rank& rank : daemon.get_pipeline(kPipeline).ranks()) {
-      jobs.push_back(rank.job());
-    }
+    for (const v1::Rank& rank : pipeline.ranks()) jobs.push_back(rank.job());
     return jobs;
   }
 
@@ -189,7 +188,9 @@ TEST_F(RanksTest, ArePartOfTheConfigurationFile) {
                        "pipelines", "get", "slow"};
   const ProcessResult result = run_process(options);
   EXPECT_EQ(result.exit.code, 0) << result.err;
-  for (const v1::Rank& rank : daemon.get_pipeline(kPipeline).ranks()) {
+  const v1::Pipeline pipeline = daemon.get_pipeline(kPipeline);
+  EXPECT_THAT(pipeline.ranks(), SizeIs(2));
+  for (const v1::Rank& rank : pipeline.ranks()) {
     EXPECT_THAT(result.out,
                 AllOf(HasSubstr(absl::StrCat("rank ", rank.index())),
                       HasSubstr(absl::StrCat("pid ", rank.pid(), " on cpu"))));
