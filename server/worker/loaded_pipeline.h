@@ -12,6 +12,10 @@
 
 namespace ferry {
 
+// The reason, as ErrorInfo has it, of an error after which the process can only
+// end: its device failed, and stays failed.
+constexpr char kDeviceFailed[] = "DEVICE_FAILED";
+
 // A pipeline that is ready to run, with all that it stands on. An interface, so
 // that the service is tested without LibTorch.
 //
@@ -21,7 +25,7 @@ class LoadedPipeline {
   virtual ~LoadedPipeline() = default;
 
   // As Pipeline::generate (pipelines/pipeline.h): errors carry an ErrorInfo,
-  // and the next request is taken after each.
+  // and the next request is taken after each but kDeviceFailed.
   virtual absl::StatusOr<GenerationReport> generate(
       const v1::GenerationSpec& spec, GenerationObserver& observer) = 0;
   // What the package says, and what offloading does and did until now.
@@ -31,7 +35,7 @@ class LoadedPipeline {
 };
 
 // Loads what LoadPipeline asks for. Called once, on the step thread. An error
-// ends the worker's use, not its process.
+// ends the worker's use, not its process, unless it is kDeviceFailed.
 using PipelineLoader =
     std::function<absl::StatusOr<std::unique_ptr<LoadedPipeline>>(
         const worker::v1::LoadPipelineRequest& request)>;

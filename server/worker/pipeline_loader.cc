@@ -12,6 +12,7 @@
 #include "pipelines/package.h"
 #include "pipelines/pipeline.h"
 #include "platform/base/clock.h"
+#include "platform/base/error_info.h"
 #include "platform/base/logging.h"
 #include "platform/base/status_macros.h"
 #include "platform/device/get_platform.h"
@@ -45,24 +46,18 @@ class TorchPipeline final : public LoadedPipeline {
     }
   }
 
-  absl::Status enable_offload() {
-    if (choice_.backend != nullptr) {
-      RETURN_IF_ERROR(choice_.backend->enable(pipeline_->offloadable_module()));
-    }
-    log_offload();
-    return absl::OkStatus();
+  // Offloads, and warms up what could not be warmed up on the host. What fails
+  // leaves nothing to be used.
+  absl::Status start(bool warm_up) {
+    absl::Status status = enable_offload();
+    if (status.ok() && warm_up) status = pipeline_->warm_up();
+    return status.ok() ? status : explain(status);
   }
-
-  absl::Status warm_up() { return pipeline_->warm_up(); }
 
   absl::StatusOr<GenerationReport> generate(
       const v1::GenerationSpec& spec, GenerationObserver& observer) override {
-    if (choice_.backend == nullptr) return pipeline_->generate(spec, observer);
-    const OffloadStats before = choice_.backend->stats();
-    ASSIGN_OR_RETURN(GenerationReport report,
-                     pipeline_->generate(spec, observer));
-    add_offload_timings(choice_.backend->stats().since(before),
-                        &report.timings);
+    absl::StatusOr<GenerationReport> report = generate_timed(spec, observer);
+    if (!report.ok()) return explain(report.status());
     return report;
   }
 
@@ -76,6 +71,35 @@ class TorchPipeline final : public LoadedPipeline {
   std::string device() const override { return platform_->torch_device(); }
 
  private:
+  absl::Status enable_offload() {
+    if (choice_.backend != nullptr) {
+      RETURN_IF_ERROR(choice_.backend->enable(pipeline_->offloadable_module()));
+    }
+    log_offload();
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<GenerationReport> generate_timed(
+      const v1::GenerationSpec& spec, GenerationObserver& observer) {
+    if (choice_.backend == nullptr) return pipeline_->generate(spec, observer);
+    const OffloadStats before = choice_.backend->stats();
+    ASSIGN_OR_RETURN(GenerationReport report,
+                     pipeline_->generate(spec, observer));
+    add_offload_timings(choice_.backend->stats().since(before),
+                        &report.timings);
+    return report;
+  }
+
+  // The error, or kDeviceFailed when the device has failed, be that its cause
+  // or not. Who met that may have been LibTorch, so the device is asked.
+  absl::Status explain(const absl::Status& error) const {
+    if (platform_->device() == nullptr) return error;
+    const absl::Status device = platform_->memory_info().status();
+    if (!absl::IsInternal(device)) return error;
+    return make_error(absl::StatusCode::kInternal, device.message(),
+                      {kDeviceFailed, {}});
+  }
+
   // Once, when it is decided.
   void log_offload() const {
     // Asked for in vain.
@@ -180,8 +204,7 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
   auto loaded =
       std::make_unique<TorchPipeline>(std::move(platform), std::move(pipeline),
                                       std::move(config), std::move(choice));
-  RETURN_IF_ERROR(loaded->enable_offload());
-  if (!runs_on_host) RETURN_IF_ERROR(loaded->warm_up());
+  RETURN_IF_ERROR(loaded->start(/*warm_up=*/!runs_on_host));
   return loaded;
 }
 

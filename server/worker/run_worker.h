@@ -14,6 +14,7 @@ struct WorkerOptions {
 };
 
 // Serves one rank until SIGTERM or SIGINT, or until ferryd is gone. Blocks.
+// Ends the process, with kWorkerDeviceFailed, when its device failed for good.
 // REQUIRES: called once, before the process has other threads.
 // Errors name the flag that is wrong.
 absl::Status run_worker(const WorkerOptions& options, PipelineLoader loader);

@@ -1,6 +1,7 @@
 #include "server/worker/worker_service_impl.h"
 
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "platform/base/error_info.h"
@@ -44,8 +45,12 @@ class SlotRelease {
 
 }  // namespace
 
-WorkerServiceImpl::WorkerServiceImpl(PipelineLoader loader, const Clock& clock)
-    : loader_(std::move(loader)), slot_(clock) {}
+WorkerServiceImpl::WorkerServiceImpl(PipelineLoader loader,
+                                     DeviceFailed device_failed,
+                                     const Clock& clock)
+    : loader_(std::move(loader)),
+      device_failed_(std::move(device_failed)),
+      slot_(clock) {}
 
 WorkerServiceImpl::~WorkerServiceImpl() {
   step_thread_.run([this] { loaded_.reset(); });
@@ -72,6 +77,7 @@ absl::Status WorkerServiceImpl::load(
   step_thread_.run([&] {
     absl::StatusOr<std::unique_ptr<LoadedPipeline>> loaded = loader_(request);
     status = loaded.status();
+    look_at(status);
     if (!status.ok()) return;
     loaded_ = *std::move(loaded);
     *response.mutable_pipeline() = loaded_->description();
@@ -133,11 +139,17 @@ absl::Status WorkerServiceImpl::begin_generation(const std::string& job) {
   return slot_.acquire(job);
 }
 
+void WorkerServiceImpl::look_at(const absl::Status& status) const {
+  const std::optional<ErrorInfo> info = get_error_info(status);
+  if (info.has_value() && info->reason == kDeviceFailed) device_failed_(status);
+}
+
 void WorkerServiceImpl::generate(const RunGenerationRequest& request,
                                  EventQueue& events) {
   QueueObserver observer(request.spec().output().omit_data(), slot_, events);
   absl::StatusOr<GenerationReport> report =
       loaded_->generate(request.spec(), observer);
+  look_at(report.status());
   if (report.ok()) {
     RunGenerationResponse event;
     *event.mutable_summary()->mutable_timings() = std::move(report->timings);

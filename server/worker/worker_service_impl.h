@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -28,11 +29,16 @@ namespace ferry {
 // Errors: what the loader and the pipeline report, as they report it;
 //   FAILED_PRECONDITION for calls in the wrong state. Each carries a reason, by
 //   which ferryd tells it from gRPC's own errors, that is, from the end of this
-//   process.
+//   process. What met a device that failed for good (kDeviceFailed) gets no
+//   answer: the process ends, and ferryd starts another one.
 class WorkerServiceImpl final : public worker::v1::WorkerService::Service {
  public:
-  // `clock` must outlive the service.
-  WorkerServiceImpl(PipelineLoader loader, const Clock& clock);
+  // Ends the process. (If it does not, the error is the answer.)
+  using DeviceFailed = std::function<void(const absl::Status& error)>;
+
+  // `clock` must outlive the service. `device_failed` runs on the step thread.
+  WorkerServiceImpl(PipelineLoader loader, DeviceFailed device_failed,
+                    const Clock& clock);
   ~WorkerServiceImpl() override;
 
   grpc::Status LoadPipeline(
@@ -62,11 +68,13 @@ class WorkerServiceImpl final : public worker::v1::WorkerService::Service {
   absl::Status send_events(
       const grpc::ServerContext& context, EventQueue& events,
       grpc::ServerWriter<worker::v1::RunGenerationResponse>& writer);
-  // On the step thread.
+  // On the step thread, these two.
+  void look_at(const absl::Status& status) const;
   void generate(const worker::v1::RunGenerationRequest& request,
                 EventQueue& events);
 
   const PipelineLoader loader_;
+  const DeviceFailed device_failed_;
   GenerationSlot slot_;
   // Touched by the step thread only.
   std::unique_ptr<LoadedPipeline> loaded_;
