@@ -27,8 +27,10 @@ void fuzz_offload_config(absl::string_view input) {
               config->effective_group_size() <= config->group_size(),
           "the group has ranks");
   require(config->resident_layers() >= 0, "resident_layers is a number");
-  const bool keeps_blocks = config->resident_layers() > 0 ||
-                            config->memory_budget_bytes().has_value();
+  // The older form may ask for them in vain, which is noted.
+  const bool keeps_blocks =
+      (config->resident_layers() > 0 && config->notes().empty()) ||
+      config->memory_budget_bytes().has_value();
   require(!keeps_blocks || (config->is_distributed() &&
                             !config->uses_allgather(OffloadComponent::kDit) &&
                             config->selects(OffloadComponent::kDit)),
