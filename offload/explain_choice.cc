@@ -45,7 +45,7 @@ std::string explain_choice(const OffloadConfig& asked,
     return absl::StrCat("asked for, with as many resident blocks as fit into ",
                         *asked.memory_budget_bytes(), " bytes");
   }
-  if (asked.resident_layers() > 0) {
+  if (asked.is_distributed() && asked.resident_layers() > 0) {
     return absl::StrCat("asked for, with ", asked.resident_layers(),
                         " resident blocks");
   }

@@ -154,6 +154,11 @@ void OffloadConfigCheck::take_legacy() {
           "gathered cannot stay");
     }
   }
+  if (config_.dlo_resident_layers > 0 && !result_.is_distributed()) {
+    result_.notes_.push_back(
+        "dlo_resident_layers has no effect without "
+        "enable_distributed_layerwise_offload");
+  }
   const int flags = (config_.enable_cpu_offload ? 1 : 0) +
                     (config_.enable_layerwise_offload ? 1 : 0) +
                     (config_.enable_distributed_layerwise_offload ? 1 : 0);

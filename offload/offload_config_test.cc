@@ -337,6 +337,19 @@ TEST(OffloadConfig, HighestLegacyFlagWins) {
   EXPECT_THAT(resolve(od).notes(), SizeIs(1));
 }
 
+TEST(OffloadConfig, LegacyResidentLayersInVainAreNoted) {
+  OmniDiffusionConfig od;
+  od.dlo_use_allgather = false;
+  od.dlo_resident_layers = 1;
+  EXPECT_THAT(resolve(od).notes(),
+              ElementsAre(HasSubstr("dlo_resident_layers has no effect")));
+  od.enable_layerwise_offload = true;
+  EXPECT_THAT(resolve(od).notes(), SizeIs(1));
+  od.enable_layerwise_offload = false;
+  od.enable_distributed_layerwise_offload = true;
+  EXPECT_THAT(resolve(od).notes(), SizeIs(0));
+}
+
 TEST(OffloadConfig, LegacySelectsTheDitAndLeavesTheRestToTheModel) {
   OmniDiffusionConfig od;
   od.enable_layerwise_offload = true;

@@ -36,6 +36,9 @@ STRATEGIES = (
     ("auto-middle", MIDDLE_BYTES, 'mode: "auto" headroom_bytes: 0'),
     ("layer-budget", MIDDLE_BYTES,
      'mode: "layer" components: "dit" memory_budget_bytes: 5800000'),
+    ("layer-resident", MIDDLE_BYTES,
+     'mode: "layer" components: "dit"'
+     ' layer_options { component: "dit" resident_layers: 1 }'),
     ("layer", SMALL_BYTES, 'mode: "layer" components: "dit"'),
     ("auto-small", SMALL_BYTES, 'mode: "auto" headroom_bytes: 0'),
 )

@@ -14,9 +14,10 @@ namespace ferry {
 struct RankGroup {
   std::unique_ptr<HostCommunicator> control;
   std::unique_ptr<Communicator> weights;
-  // How long a rank waits for the others in one call: longer than any of them
-  // may take for a pass, or to load.
+  // How long a rank waits for the others: in a vote or a gather, longer than
+  // any of them may take for a pass; and for them to load.
   absl::Duration timeout = absl::Minutes(2);
+  absl::Duration start_timeout = absl::Minutes(30);
 
   int rank() const { return control->rank(); }
   int size() const { return control->size(); }

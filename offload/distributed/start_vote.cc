@@ -40,7 +40,7 @@ absl::Status vote_on_start(RankGroup& group, const absl::Status& mine,
                            absl::string_view digest) {
   ASSIGN_OR_RETURN(const std::vector<std::string> votes,
                    all_gather_strings(*group.control, write_vote(mine, digest),
-                                      group.timeout));
+                                      group.start_timeout));
   // Of the ranks that are well, by digest.
   std::map<std::string, std::vector<size_t>> ranks;
   std::vector<std::string> failures;

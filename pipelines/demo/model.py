@@ -186,15 +186,17 @@ class PictureDecoder(nn.Module):
 
 
 class OffloadPlan(nn.Module):
-    """Names the lists of blocks that may be streamed."""
+    """The blocks that may be streamed, and the DiT of which some may stay."""
 
     block_attrs: Dict[str, List[str]]
     encoder_block_attrs: Dict[str, List[str]]
+    resident_dit_paths: List[str]
 
     def __init__(self) -> None:
         super().__init__()
         self.block_attrs = {"transformer": ["blocks"]}
         self.encoder_block_attrs = {"text_encoder": ["blocks"]}
+        self.resident_dit_paths = ["transformer"]
 
 
 class Pipeline(nn.Module):

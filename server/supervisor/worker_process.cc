@@ -16,6 +16,7 @@
 #include "server/core/proto_time.h"
 #include "server/ipc/fd_channel.h"
 #include "server/ipc/grpc_status.h"
+#include "server/ipc/worker_exit.h"
 
 namespace ferry {
 namespace {
@@ -175,7 +176,7 @@ void WorkerProcess::watch() {
   while (!why.has_value()) {
     const std::optional<ExitStatus> status =
         process_->wait_for(settings_.heartbeat_interval);
-    why = status.has_value() ? status->to_string() : check(monitor);
+    why = status.has_value() ? describe_worker_exit(*status) : check(monitor);
   }
   if (!stopping()) on_lost_(*why);
 }
@@ -190,7 +191,7 @@ std::optional<std::string> WorkerProcess::check(HeartbeatMonitor& monitor) {
     return monitor.on_timeout();
   }
   const std::optional<ExitStatus> exit = process_->wait_for(kExitGrace);
-  if (exit.has_value()) return exit->to_string();
+  if (exit.has_value()) return describe_worker_exit(*exit);
   return absl::StrCat("broke its connection: ", status.error_message());
 }
 

@@ -13,6 +13,11 @@
 
 namespace ferry {
 
+// The reasons, as ErrorInfo has them, of errors after which the process can
+// only end: its device failed, and stays failed; its group of ranks did.
+constexpr char kDeviceFailed[] = "DEVICE_FAILED";
+constexpr char kGroupFailed[] = "GROUP_FAILED";
+
 // A pipeline that is ready to run, with all that it stands on. An interface, so
 // that the service is tested without LibTorch.
 //
@@ -22,7 +27,7 @@ class LoadedPipeline {
   virtual ~LoadedPipeline() = default;
 
   // As Pipeline::generate (pipelines/pipeline.h): errors carry an ErrorInfo,
-  // and the next request is taken after each.
+  // and the next request is taken after each but these two.
   virtual absl::StatusOr<GenerationReport> generate(
       const v1::GenerationSpec& spec, GenerationObserver& observer) = 0;
   // What the package says, and what offloading does and did until now.
@@ -33,7 +38,8 @@ class LoadedPipeline {
 
 // Loads what LoadPipeline asks for. Called once, on the step thread. What takes
 // part in waves is attached to `waves`, which outlives the pipeline. An error
-// ends the worker's use, not its process.
+// ends the worker's use, not its process, unless it is kDeviceFailed or
+// kGroupFailed.
 using PipelineLoader =
     std::function<absl::StatusOr<std::unique_ptr<LoadedPipeline>>(
         const worker::v1::LoadPipelineRequest& request, WaveLine* waves)>;

@@ -3,13 +3,10 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "ferry/config/v1/platform_config.pb.h"
 #include "offload/get_offload_backend.h"
 #include "offload/host_memory_left.h"
 #include "offload/offload_config.h"
-#include "offload/offload_stats.h"
-#include "offload/wave_participant.h"
 #include "pipelines/package.h"
 #include "pipelines/pipeline.h"
 #include "platform/base/clock.h"
@@ -21,95 +18,13 @@
 #include "platform/device/simulated/simulated_device_options.h"
 #include "platform/os/host_memory_limit.h"
 #include "server/core/proto_time.h"
-#include "server/worker/offload_report.h"
+#include "server/worker/join_group.h"
 #include "server/worker/offload_settings.h"
+#include "server/worker/torch_pipeline.h"
 #include "server/worker/wave_line.h"
 
 namespace ferry {
 namespace {
-
-class TorchPipeline final : public LoadedPipeline {
- public:
-  TorchPipeline(std::unique_ptr<Platform> platform,
-                std::unique_ptr<Pipeline> pipeline, OffloadConfig config,
-                OffloadBackendChoice choice, WaveLine* waves)
-      : platform_(std::move(platform)),
-        pipeline_(std::move(pipeline)),
-        config_(std::move(config)),
-        choice_(std::move(choice)),
-        waves_(waves) {}
-
-  ~TorchPipeline() override {
-    if (waves_ != nullptr) waves_->detach();
-    if (choice_.backend == nullptr || !choice_.backend->is_enabled()) return;
-    const absl::Status status = choice_.backend->disable();
-    if (!status.ok()) {
-      log_error("offloading could not be switched off",
-                {{"error", status.ToString()}});
-    }
-  }
-
-  absl::Status enable_offload() {
-    if (choice_.backend != nullptr) {
-      RETURN_IF_ERROR(choice_.backend->enable(pipeline_->offloadable_module()));
-      WaveParticipant* const participant = choice_.backend->wave_participant();
-      if (participant != nullptr && waves_ != nullptr) {
-        waves_->attach(*participant);
-      }
-    }
-    log_offload();
-    return absl::OkStatus();
-  }
-
-  absl::Status warm_up() { return pipeline_->warm_up(); }
-
-  absl::StatusOr<GenerationReport> generate(
-      const v1::GenerationSpec& spec, GenerationObserver& observer) override {
-    if (choice_.backend == nullptr) return pipeline_->generate(spec, observer);
-    const OffloadStats before = choice_.backend->stats();
-    ASSIGN_OR_RETURN(GenerationReport report,
-                     pipeline_->generate(spec, observer));
-    add_offload_timings(choice_.backend->stats().since(before),
-                        &report.timings);
-    return report;
-  }
-
-  v1::Pipeline description() const override {
-    v1::Pipeline description = pipeline_->description();
-    *description.mutable_offload() = make_offload_report(
-        pipeline_->offloadable_module(), config_, choice_, *platform_);
-    return description;
-  }
-
-  std::string device() const override { return platform_->torch_device(); }
-
- private:
-  // Once, when it is decided.
-  void log_offload() const {
-    // Asked for in vain.
-    if (choice_.backend == nullptr && config_.offload_enabled()) {
-      log_warning("offload", {{"strategy", "none"},
-                              {"reason", choice_.reason},
-                              {"policy", config_.describe()}});
-      return;
-    }
-    const v1::OffloadReport report = make_offload_report(
-        pipeline_->offloadable_module(), config_, choice_, *platform_);
-    log_info("offload", {{"strategy", report.strategy()},
-                         {"reason", report.reason()},
-                         {"policy", report.policy()},
-                         {"resident_bytes", report.resident_bytes()},
-                         {"streamed_bytes", report.streamed_bytes()},
-                         {"slots", report.slots()}});
-  }
-
-  // In this order: each stands on those before it.
-  const std::unique_ptr<Platform> platform_;
-  const std::unique_ptr<Pipeline> pipeline_;
-  const OffloadConfig config_;
-  const OffloadBackendChoice choice_;
-  WaveLine* const waves_;
-};
 
 absl::StatusOr<PlatformOptions> platform_options(
     const config::v1::PlatformConfig& config) {
@@ -156,37 +71,43 @@ HostMemoryLeft host_memory() {
 
 absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
     const worker::v1::LoadPipelineRequest& request, WaveLine* waves) {
-  ASSIGN_OR_RETURN(OffloadConfig config, offload_config(request));
+  TorchPipeline::Parts parts;
+  ASSIGN_OR_RETURN(parts.config, offload_config(request));
   ASSIGN_OR_RETURN(PlatformOptions options,
                    platform_options(request.platform()));
   // Each rank has the device of its number.
   options.cuda.index = request.rank();
-  options.cuda.pin_host_memory = config.pin_memory();
-  ASSIGN_OR_RETURN(std::unique_ptr<Platform> platform, get_platform(options));
-  ASSIGN_OR_RETURN(OffloadBackendChoice choice,
-                   get_offload_backend(config, *platform, host_memory));
+  options.cuda.pin_host_memory = parts.config.pin_memory();
+  ASSIGN_OR_RETURN(parts.platform, get_platform(options));
+  Platform& platform = *parts.platform;
+  if (parts.config.effective_group_size() > 1 &&
+      platform.supports_cpu_offload()) {
+    ASSIGN_OR_RETURN(parts.group, JoinedGroup::join(request, platform));
+  }
+  ASSIGN_OR_RETURN(
+      parts.choice,
+      get_offload_backend(
+          parts.config, platform, host_memory,
+          parts.group == nullptr ? nullptr : &parts.group->ranks()));
   const absl::Duration start = Clock::real().monotonic();
   // What shall run elsewhere is not tried on the host, where it may take long.
-  const bool runs_on_host = platform->torch_device() == "cpu";
-  ASSIGN_OR_RETURN(std::unique_ptr<Pipeline> pipeline,
+  const bool runs_on_host = platform.torch_device() == "cpu";
+  ASSIGN_OR_RETURN(parts.pipeline,
                    Pipeline::load(request.package_dir(),
                                   {request.intra_op_threads(), runs_on_host,
-                                   choice.backend != nullptr}));
+                                   parts.choice.backend != nullptr}));
   log_info(
       "pipeline loaded",
       {{"pipeline", request.pipeline()},
        {"seconds", absl::ToDoubleSeconds(Clock::real().monotonic() - start)},
        {"threads", request.intra_op_threads()},
-       {"platform", platform->name()},
-       {"device", platform->torch_device()}});
-  for (const std::string& note : config.notes()) {
+       {"platform", platform.name()},
+       {"device", platform.torch_device()}});
+  for (const std::string& note : parts.config.notes()) {
     log_info("offload configuration", {{"note", note}});
   }
-  auto loaded = std::make_unique<TorchPipeline>(
-      std::move(platform), std::move(pipeline), std::move(config),
-      std::move(choice), waves);
-  RETURN_IF_ERROR(loaded->enable_offload());
-  if (!runs_on_host) RETURN_IF_ERROR(loaded->warm_up());
+  auto loaded = std::make_unique<TorchPipeline>(std::move(parts), waves);
+  RETURN_IF_ERROR(loaded->start(/*warm_up=*/!runs_on_host));
   return loaded;
 }
 

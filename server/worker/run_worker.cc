@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <memory>
@@ -11,13 +12,17 @@
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "platform/base/clock.h"
+#include "platform/base/error_info.h"
 #include "platform/base/fault_point.h"
+#include "platform/base/logging.h"
 #include "platform/base/mutex.h"
 #include "platform/base/status_macros.h"
 #include "platform/os/signal_watcher.h"
 #include "platform/os/unique_fd.h"
 #include "server/ipc/fd_channel.h"
+#include "server/ipc/worker_exit.h"
 #include "server/worker/lifeline.h"
+#include "server/worker/loaded_pipeline.h"
 #include "server/worker/worker_service_impl.h"
 
 namespace ferry {
@@ -58,6 +63,15 @@ absl::StatusOr<UniqueFd> take_fd(const char* flag, int fd) {
   return UniqueFd(fd);
 }
 
+// Nothing is given back first: what failed may never answer.
+[[noreturn]] void end_process(const absl::Status& error) {
+  const bool is_device = get_error_info(error)->reason == kDeviceFailed;
+  log_error(is_device ? "the device failed and this process ends"
+                      : "the group failed and this process ends",
+            {{"error", error.message()}});
+  _exit(is_device ? kWorkerDeviceFailed : kWorkerGroupFailed);
+}
+
 }  // namespace
 
 absl::Status run_worker(const WorkerOptions& options, PipelineLoader loader) {
@@ -70,7 +84,7 @@ absl::Status run_worker(const WorkerOptions& options, PipelineLoader loader) {
                    take_fd("--lifeline_fd", options.lifeline_fd));
   const Lifeline lifeline(std::move(lifeline_fd));
   // Outlives the server, which calls it.
-  WorkerServiceImpl service(std::move(loader), Clock::real());
+  WorkerServiceImpl service(std::move(loader), end_process, Clock::real());
   grpc::ServerBuilder builder;
   builder.RegisterService(&service);
   set_fd_server_limits(builder);

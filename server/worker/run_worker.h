@@ -14,6 +14,8 @@ struct WorkerOptions {
 };
 
 // Serves one rank until SIGTERM or SIGINT, or until ferryd is gone. Blocks.
+// Ends the process when its device or its group failed for good, with
+// kWorkerDeviceFailed or kWorkerGroupFailed.
 // REQUIRES: called once, before the process has other threads.
 // Errors name the flag that is wrong.
 absl::Status run_worker(const WorkerOptions& options, PipelineLoader loader);

@@ -48,8 +48,12 @@ class SlotRelease {
 
 }  // namespace
 
-WorkerServiceImpl::WorkerServiceImpl(PipelineLoader loader, const Clock& clock)
-    : loader_(std::move(loader)), slot_(clock) {}
+WorkerServiceImpl::WorkerServiceImpl(PipelineLoader loader,
+                                     ProcessEnder end_process,
+                                     const Clock& clock)
+    : loader_(std::move(loader)),
+      end_process_(std::move(end_process)),
+      slot_(clock) {}
 
 WorkerServiceImpl::~WorkerServiceImpl() {
   step_thread_.run([this] { loaded_.reset(); });
@@ -77,6 +81,7 @@ absl::Status WorkerServiceImpl::load(
     absl::StatusOr<std::unique_ptr<LoadedPipeline>> loaded =
         loader_(request, &waves_);
     status = loaded.status();
+    look_at(status);
     if (!status.ok()) return;
     loaded_ = *std::move(loaded);
     *response.mutable_pipeline() = loaded_->description();
@@ -138,11 +143,20 @@ absl::Status WorkerServiceImpl::begin_generation(const std::string& job) {
   return slot_.acquire(job);
 }
 
+void WorkerServiceImpl::look_at(const absl::Status& status) const {
+  const std::optional<ErrorInfo> info = get_error_info(status);
+  if (info.has_value() &&
+      (info->reason == kDeviceFailed || info->reason == kGroupFailed)) {
+    end_process_(status);
+  }
+}
+
 void WorkerServiceImpl::generate(const RunGenerationRequest& request,
                                  EventQueue& events) {
   QueueObserver observer(request.spec().output().omit_data(), slot_, events);
   absl::StatusOr<GenerationReport> report =
       loaded_->generate(request.spec(), observer);
+  look_at(report.status());
   if (report.ok()) {
     RunGenerationResponse event;
     *event.mutable_summary()->mutable_timings() = std::move(report->timings);

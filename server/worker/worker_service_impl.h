@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -29,11 +30,16 @@ namespace ferry {
 // Errors: what the loader and the pipeline report, as they report it;
 //   FAILED_PRECONDITION for calls in the wrong state. Each carries a reason, by
 //   which ferryd tells it from gRPC's own errors, that is, from the end of this
-//   process.
+//   process. What met a device or a group that failed for good (kDeviceFailed,
+//   kGroupFailed) gets no answer: the process ends, and ferryd starts others.
 class WorkerServiceImpl final : public worker::v1::WorkerService::Service {
  public:
-  // `clock` must outlive the service.
-  WorkerServiceImpl(PipelineLoader loader, const Clock& clock);
+  // Ends the process. (If it does not, the error is the answer.)
+  using ProcessEnder = std::function<void(const absl::Status& error)>;
+
+  // `clock` must outlive the service. `end_process` runs on the step thread.
+  WorkerServiceImpl(PipelineLoader loader, ProcessEnder end_process,
+                    const Clock& clock);
   ~WorkerServiceImpl() override;
 
   grpc::Status LoadPipeline(
@@ -68,11 +74,13 @@ class WorkerServiceImpl final : public worker::v1::WorkerService::Service {
   absl::Status send_events(
       const grpc::ServerContext& context, EventQueue& events,
       grpc::ServerWriter<worker::v1::RunGenerationResponse>& writer);
-  // On the step thread.
+  // On the step thread, these two.
+  void look_at(const absl::Status& status) const;
   void generate(const worker::v1::RunGenerationRequest& request,
                 EventQueue& events);
 
   const PipelineLoader loader_;
+  const ProcessEnder end_process_;
   GenerationSlot slot_;
   WaveLine waves_;
   // Touched by the step thread only.

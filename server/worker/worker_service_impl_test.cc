@@ -16,6 +16,7 @@
 #include "server/ipc/fd_channel.h"
 #include "server/ipc/grpc_rank.h"
 #include "server/ipc/grpc_status.h"
+#include "server/worker/loaded_pipeline.h"
 #include "server/worker/testing/eager_participant.h"
 #include "server/worker/testing/fake_pipeline.h"
 
@@ -24,6 +25,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using worker::v1::LoadPipelineResponse;
 using worker::v1::RunGenerationRequest;
 using worker::v1::WorkerService;
@@ -92,7 +94,12 @@ class WorkerServiceTest : public ::testing::Test {
 
   void serve(PipelineLoader loader) {
     SocketPair sockets = *make_socket_pair();
-    service_ = std::make_unique<WorkerServiceImpl>(std::move(loader), clock_);
+    service_ = std::make_unique<WorkerServiceImpl>(
+        std::move(loader),
+        [this](const absl::Status& error) {
+          device_failures_.emplace_back(error.message());
+        },
+        clock_);
     grpc::ServerBuilder builder;
     builder.RegisterService(service_.get());
     set_fd_server_limits(builder);
@@ -140,6 +147,8 @@ class WorkerServiceTest : public ::testing::Test {
   }
 
   HandClock clock_;
+  // Written by the step thread; read when it is idle.
+  std::vector<std::string> device_failures_;
   std::unique_ptr<WorkerServiceImpl> service_;
   std::unique_ptr<grpc::Server> server_;
   std::shared_ptr<grpc::Channel> channel_;
@@ -165,6 +174,17 @@ TEST_F(WorkerServiceTest, ALoadErrorComesThroughWithItsReason) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(), "pipeline.pt: no method denoise");
   EXPECT_EQ(reason(status), "INVALID_ARGUMENT");
+  EXPECT_THAT(device_failures_, IsEmpty());
+}
+
+TEST_F(WorkerServiceTest, ADeviceThatFailsInTheLoadIsTold) {
+  serve([](const auto&,
+           auto*) -> absl::StatusOr<std::unique_ptr<LoadedPipeline>> {
+    return make_error(absl::StatusCode::kInternal, "the device failed",
+                      {kDeviceFailed, {}});
+  });
+  EXPECT_FALSE(load().ok());
+  EXPECT_THAT(device_failures_, ElementsAre("the device failed"));
 }
 
 TEST_F(WorkerServiceTest, WavesAreWantedAndStarted) {
@@ -309,6 +329,10 @@ TEST_F(WorkerServiceTest, APipelinesErrorComesThroughAndTheNextOneRuns) {
     absl::StatusOr<GenerationReport> generate(const v1::GenerationSpec& spec,
                                               GenerationObserver&) override {
       if (spec.seed() == 0) return GenerationReport();
+      if (spec.seed() == 1) {
+        return make_error(absl::StatusCode::kInternal, "the device failed",
+                          {kDeviceFailed, {}});
+      }
       return make_error(absl::StatusCode::kInternal, "step 3 gave NaN",
                         {"NON_FINITE_OUTPUT", {{"step", "3"}}});
     }
@@ -328,6 +352,11 @@ TEST_F(WorkerServiceTest, APipelinesErrorComesThroughAndTheNextOneRuns) {
   RunGenerationRequest good = request();
   good.mutable_spec()->set_seed(0);
   EXPECT_TRUE(rank_->run(good, events).ok());
+  EXPECT_THAT(device_failures_, IsEmpty());
+  RunGenerationRequest fatal = request();
+  fatal.mutable_spec()->set_seed(1);
+  EXPECT_FALSE(rank_->run(fatal, events).ok());
+  EXPECT_THAT(device_failures_, ElementsAre("the device failed"));
 }
 
 TEST_F(WorkerServiceTest, TheEndOfTheOtherSideIsALostWorker) {

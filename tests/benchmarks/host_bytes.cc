@@ -1,6 +1,12 @@
 #include "tests/benchmarks/host_bytes.h"
 
+#include <sys/stat.h>
+
+#include <cerrno>
 #include <fstream>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -21,6 +27,19 @@ int64_t bytes_of(absl::string_view line) {
   int64_t kib = 0;
   if (words.size() < 2 || !absl::SimpleAtoi(words[1], &kib)) return 0;
   return kib << 10;
+}
+
+// The named fields of /proc/PID/status, in their order, in bytes.
+std::vector<int64_t> read_status(pid_t pid,
+                                 const std::vector<std::string>& names) {
+  std::vector<int64_t> result(names.size());
+  std::ifstream status(absl::StrCat("/proc/", pid, "/status"));
+  for (std::string line; std::getline(status, line);) {
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (absl::StartsWith(line, names[i])) result[i] = bytes_of(line);
+    }
+  }
+  return result;
 }
 
 // The file that a mapping's first line in smaps names; empty for other lines.
@@ -49,10 +68,34 @@ HostBytes read_host_bytes(pid_t pid, const std::string& weights) {
       *sum += bytes_of(line);
     }
   }
-  std::ifstream status(absl::StrCat("/proc/", pid, "/status"));
-  for (std::string line; std::getline(status, line);) {
-    if (absl::StartsWith(line, "RssAnon:")) result.anonymous = bytes_of(line);
+  result.anonymous = read_status(pid, {"RssAnon:"})[0];
+  return result;
+}
+
+std::optional<HostBytes> sample_host_bytes(pid_t pid) {
+  HostBytes result;
+  std::ifstream maps(absl::StrCat("/proc/", pid, "/maps"));
+  std::set<ino_t> seen;
+  bool mapped = false;
+  for (std::string line; std::getline(maps, line);) {
+    mapped = true;
+    if (!absl::StartsWith(file_of(line), kHostArena)) continue;
+    struct stat file = {};
+    const std::string path = absl::StrCat("/proc/", pid, "/map_files/",
+                                          line.substr(0, line.find(' ')));
+    if (stat(path.c_str(), &file) != 0) {
+      // It was unmapped just now.
+      if (errno == ENOENT) continue;
+      return std::nullopt;
+    }
+    // In units of 512 bytes, whatever the file system.
+    if (seen.insert(file.st_ino).second) result.arenas += file.st_blocks * 512;
   }
+  if (!mapped) return std::nullopt;
+  const std::vector<int64_t> status =
+      read_status(pid, {"RssAnon:", "RssFile:"});
+  result.anonymous = status[0];
+  result.files = status[1];
   return result;
 }
 

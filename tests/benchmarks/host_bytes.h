@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace ferry {
@@ -18,8 +19,16 @@ struct HostBytes {
   int64_t sum() const { return arenas + files + anonymous; }
 };
 
-// From /proc; zero when the process is gone. `weights` is the directory of its
-// package.
+// From /proc/PID/smaps; zero when the process is gone. `weights` is the
+// directory of its package. Walks the process's page tables: about 25 ms for
+// half a gigabyte.
 HostBytes read_host_bytes(pid_t pid, const std::string& weights);
+
+// The same in less than a millisecond, for differences: `files` are all mapped
+// files, libraries too, and `arenas` what the files of host arenas hold, which
+// is their pages once, however often they are mapped. Nothing when the process
+// is gone, or when this one may not look at the files that another one has
+// mapped (CAP_CHECKPOINT_RESTORE).
+std::optional<HostBytes> sample_host_bytes(pid_t pid);
 
 }  // namespace ferry

@@ -24,6 +24,7 @@ class DemoTest(unittest.TestCase):
             [["auto-large", "none"], ["module", "model_level"],
              ["auto-middle", "distributed_layer_wise"],
              ["layer-budget", "distributed_layer_wise"],
+             ["layer-resident", "distributed_layer_wise"],
              ["layer", "layer_wise"],
              ["auto-small", "distributed_layer_wise"]])
         self.assertEqual(len({row[7] for row in rows}), 1)

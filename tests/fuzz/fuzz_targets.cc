@@ -11,6 +11,7 @@ const std::vector<FuzzTarget>& fuzz_targets() {
       {"job_names", fuzz_job_names},
       {"log_text", fuzz_log_text},
       {"manifest", fuzz_manifest},
+      {"offload_config", fuzz_offload_config},
       {"request", fuzz_request},
       {"safetensors", fuzz_safetensors},
       {"scheduler_config", fuzz_scheduler_config},

@@ -13,6 +13,7 @@ void fuzz_flags(absl::string_view input);
 void fuzz_job_names(absl::string_view input);
 void fuzz_log_text(absl::string_view input);
 void fuzz_manifest(absl::string_view input);
+void fuzz_offload_config(absl::string_view input);
 void fuzz_request(absl::string_view input);
 void fuzz_safetensors(absl::string_view input);
 void fuzz_scheduler_config(absl::string_view input);

@@ -166,6 +166,18 @@ TEST_F(CudaDeviceFaultTest, AnAsynchronousErrorIsTheDevices) {
   EXPECT_EQ(device_->wait(device_->current_stream(), event), status);
 }
 
+// Also when somebody else, such as LibTorch, was the first to hear of
+// it: so the worker asks whether its device has failed.
+TEST_F(CudaDeviceFaultTest, MemoryInfoTellsOfAnErrorThatOthersMet) {
+  EXPECT_TRUE(device_->memory_info().ok());
+  api_.fail("device_synchronize", 1, cudaErrorIllegalAddress, /*sticky=*/true);
+  EXPECT_EQ(api_.device_synchronize(), cudaErrorIllegalAddress);
+  const absl::Status status = device_->memory_info().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("cudaErrorIllegalAddress"));
+}
+
 TEST_F(CudaDeviceFaultTest, SynchronizingTellsOfADestructorsErrorOnce) {
   for (const char* call :
        {"free", "stream_destroy", "event_destroy", "host_unregister"}) {

@@ -4,11 +4,13 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <new>
 #include <optional>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "platform/base/fault_point.h"
 #include "platform/base/logging.h"
 #include "platform/base/status_macros.h"
 #include "platform/device/simulated/access_history.h"
@@ -62,6 +64,16 @@ absl::string_view name_of(AccessType type) {
 AccessType use_type(AccessKind kind) {
   return kind == AccessKind::kRead ? AccessType::kUseRead
                                    : AccessType::kUseWrite;
+}
+
+// A fault point that would be out of memory makes the copy fail while it runs.
+absl::Status fault_of_copy() {
+  try {
+    fault_point("device_copy");
+  } catch (const std::bad_alloc&) {
+    return absl::InternalError("a fault point made a copy fail");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -286,6 +298,7 @@ absl::StatusOr<Point> SimulatedDevice::give_copy(Stream stream,
                                                  bool* blocks) {
   RETURN_IF_ERROR(check_usable(stream));
   RETURN_IF_ERROR(faults_.hit(FaultPoint::kCopy));
+  const absl::Status fault = fault_of_copy();
   MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(const PlacedCopy placed, place(copy));
   const bool reads_host = copy.kind == CopyKind::kHostToDevice;
@@ -309,6 +322,7 @@ absl::StatusOr<Point> SimulatedDevice::give_copy(Stream stream,
   operation.copy = placed.copy;
   operation.data = copy.destination;
   operation.fault = faults_.hit(FaultPoint::kCopyRun);
+  operation.fault.Update(fault);
   operation.delay = faults_.copy_delay();
   count(placed);
   *blocks = placed.is_pageable;

@@ -108,16 +108,32 @@ absl::StatusOr<UniqueFd> bind_to(const std::string& address, uint16_t port) {
                    absl::ErrnoToStatus(errno, "").message()));
 }
 
-absl::StatusOr<uint16_t> port_of(const UniqueFd& socket) {
+// Where a socket is bound.
+struct BoundAddress {
+  std::string host;
+  uint16_t port = 0;
+};
+
+absl::StatusOr<BoundAddress> address_of(const UniqueFd& socket) {
   sockaddr_storage address = {};
   socklen_t size = sizeof address;
+  char host[NI_MAXHOST] = "";
   if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address),
                     &size) != 0) {
     return absl::ErrnoToStatus(errno, "store: a socket without an address");
   }
-  return ntohs(address.ss_family == AF_INET6
-                   ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
-                   : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+  const int error =
+      ::getnameinfo(reinterpret_cast<sockaddr*>(&address), size, host,
+                    sizeof host, nullptr, 0, NI_NUMERICHOST);
+  if (error != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "store: a socket without an address: ", ::gai_strerror(error)));
+  }
+  const uint16_t port =
+      ntohs(address.ss_family == AF_INET6
+                ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+  return BoundAddress{host, port};
 }
 
 }  // namespace
@@ -133,15 +149,22 @@ class TcpStoreServer::Impl {
 absl::StatusOr<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(
     const std::string& address, uint16_t port) {
   ASSIGN_OR_RETURN(UniqueFd socket, bind_to(address, port));
+  return adopt(std::move(socket));
+}
+
+absl::StatusOr<std::unique_ptr<TcpStoreServer>> TcpStoreServer::adopt(
+    UniqueFd socket) {
+  ASSIGN_OR_RETURN(const BoundAddress address, address_of(socket));
   c10d::TCPStoreOptions options;
-  ASSIGN_OR_RETURN(options.port, port_of(socket));
+  options.port = address.port;
   options.isServer = true;
   options.waitWorkers = false;
   options.masterListenFd = socket.release();
   auto impl = std::make_unique<Impl>();
-  RETURN_IF_ERROR(
-      guard(absl::StrCat("cannot serve at ", address, ":", options.port), [&] {
-        impl->store = c10::make_intrusive<c10d::TCPStore>(address, options);
+  RETURN_IF_ERROR(guard(
+      absl::StrCat("cannot serve at ", address.host, ":", address.port), [&] {
+        impl->store =
+            c10::make_intrusive<c10d::TCPStore>(address.host, options);
       }));
   return std::unique_ptr<TcpStoreServer>(new TcpStoreServer(std::move(impl)));
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "platform/distributed/store.h"
+#include "platform/os/unique_fd.h"
 
 namespace ferry {
 
@@ -25,6 +26,8 @@ class TcpStoreServer {
   // this host's; UNAVAILABLE, the port is taken.
   static absl::StatusOr<std::unique_ptr<TcpStoreServer>> start(
       const std::string& address, uint16_t port);
+  // Listens on a socket that is bound already, to an address in numbers.
+  static absl::StatusOr<std::unique_ptr<TcpStoreServer>> adopt(UniqueFd socket);
   ~TcpStoreServer();
   TcpStoreServer(const TcpStoreServer&) = delete;
   TcpStoreServer& operator=(const TcpStoreServer&) = delete;

@@ -1,0 +1,130 @@
+#include "server/worker/join_group.h"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "platform/base/clock.h"
+#include "platform/base/status_macros.h"
+#include "platform/device/cuda/cuda_device.h"
+#include "platform/device/simulated/simulated_device.h"
+#include "platform/distributed/gloo/gloo_communicator.h"
+#include "platform/distributed/gloo/gloo_options.h"
+#include "platform/distributed/nccl/nccl_communicator.h"
+#include "platform/distributed/nccl/nccl_library.h"
+#include "platform/distributed/prefix_store.h"
+#include "platform/distributed/recorded_host_communicator.h"
+#include "platform/distributed/simulated/simulated_communicator.h"
+#include "platform/os/unique_fd.h"
+#include "server/core/proto_time.h"
+
+namespace ferry {
+namespace {
+
+struct Address {
+  std::string host;
+  uint16_t port = 0;
+};
+
+// HOST:PORT.
+absl::StatusOr<Address> parse_address(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  uint32_t port = 0;
+  if (colon == std::string::npos || colon == 0 ||
+      !absl::SimpleAtoi(text.substr(colon + 1), &port) || port == 0 ||
+      port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rendezvous.store_address: \"", text, "\" is not HOST:PORT"));
+  }
+  return Address{text.substr(0, colon), static_cast<uint16_t>(port)};
+}
+
+}  // namespace
+
+JoinedGroup::JoinedGroup(int rank, int size)
+    : votes_(absl::StrCat("votes, rank ", rank, " of ", size), Clock::real()),
+      gathers_(absl::StrCat("weights, rank ", rank, " of ", size),
+               Clock::real()) {}
+
+absl::Status JoinedGroup::status() const {
+  RETURN_IF_ERROR(ranks_.control->status());
+  return ranks_.weights->status();
+}
+
+absl::Status JoinedGroup::join_devices(Platform& platform, Store& store,
+                                       int rank, int size,
+                                       absl::Duration join_timeout,
+                                       absl::Duration timeout) {
+  if (auto* const device = dynamic_cast<SimulatedDevice*>(platform.device())) {
+    GlooOptions gloo;
+    gloo.timeout = join_timeout;
+    ASSIGN_OR_RETURN(std::unique_ptr<HostCommunicator> host,
+                     join_gloo_group(store, rank, size, gloo));
+    SimulatedCommunicatorOptions options;
+    options.timeout = timeout;
+    options.recorder = &gathers_;
+    ranks_.weights = std::make_unique<SimulatedCommunicator>(
+        *device, std::move(host), options);
+    return absl::OkStatus();
+  }
+  if (auto* const device = dynamic_cast<CudaDevice*>(platform.device())) {
+    ASSIGN_OR_RETURN(nccl_, NcclLibrary::open());
+    NcclOptions options;
+    options.join_timeout = join_timeout;
+    options.timeout = timeout;
+    options.recorder = &gathers_;
+    ASSIGN_OR_RETURN(
+        ranks_.weights,
+        NcclCommunicator::join(*nccl_, *device, store, rank, size, options));
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(
+      absl::StrCat("offload: weight_transfer \"allgather\" on platform ",
+                   platform.name(), " is not supported"));
+}
+
+absl::StatusOr<std::unique_ptr<JoinedGroup>> JoinedGroup::join(
+    const worker::v1::LoadPipelineRequest& request, Platform& platform) {
+  const int rank = request.rank();
+  const int size = request.world_size();
+  if (!request.has_rendezvous()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rendezvous: is unset, and ", size,
+                     " ranks that share weights need one"));
+  }
+  const worker::v1::Rendezvous& meeting = request.rendezvous();
+  ASSIGN_OR_RETURN(const Address address,
+                   parse_address(meeting.store_address()));
+  ASSIGN_OR_RETURN(const absl::Duration join_timeout,
+                   from_proto(meeting.join_timeout()));
+  ASSIGN_OR_RETURN(const absl::Duration timeout,
+                   from_proto(meeting.operation_timeout()));
+
+  auto group = absl::WrapUnique(new JoinedGroup(rank, size));
+  if (meeting.has_store_fd()) {
+    ASSIGN_OR_RETURN(group->server_,
+                     TcpStoreServer::adopt(UniqueFd(meeting.store_fd())));
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<TcpStore> store,
+                   TcpStore::connect(address.host, address.port, join_timeout));
+  GlooOptions gloo;
+  gloo.timeout = join_timeout;
+  PrefixStore control(*store, absl::StrCat(meeting.incarnation(), "/control"));
+  ASSIGN_OR_RETURN(std::unique_ptr<HostCommunicator> votes,
+                   join_gloo_group(control, rank, size, gloo));
+  group->ranks_.control = std::make_unique<RecordedHostCommunicator>(
+      std::move(votes), group->votes_);
+  PrefixStore weights(*store, absl::StrCat(meeting.incarnation(), "/weights"));
+  RETURN_IF_ERROR(group->join_devices(platform, weights, rank, size,
+                                      join_timeout, timeout));
+  group->ranks_.timeout = timeout;
+  group->ranks_.start_timeout = join_timeout;
+  return group;
+}
+
+}  // namespace ferry

@@ -1,0 +1,121 @@
+#include "server/worker/torch_pipeline.h"
+
+#include <utility>
+
+#include "offload/offload_backend.h"
+#include "offload/offload_stats.h"
+#include "offload/wave_participant.h"
+#include "platform/base/error_info.h"
+#include "platform/base/logging.h"
+#include "platform/base/status_macros.h"
+#include "server/worker/last_step_observer.h"
+#include "server/worker/offload_report.h"
+
+namespace ferry {
+
+TorchPipeline::~TorchPipeline() {
+  if (waves_ != nullptr) waves_->detach();
+  OffloadBackend* const backend = parts_.choice.backend.get();
+  if (backend == nullptr || !backend->is_enabled()) return;
+  // What ranks share they could only give back together, and a process that
+  // ends needs nothing back.
+  if (parts_.group != nullptr) return;
+  const absl::Status status = backend->disable();
+  if (!status.ok()) {
+    log_error("offloading could not be switched off",
+              {{"error", status.ToString()}});
+  }
+}
+
+absl::Status TorchPipeline::start(bool warm_up) {
+  absl::Status status = enable_offload();
+  if (status.ok() && warm_up) status = parts_.pipeline->warm_up();
+  if (parts_.choice.backend != nullptr) parts_.choice.backend->end_generation();
+  return status.ok() ? status : explain(status);
+}
+
+absl::Status TorchPipeline::enable_offload() {
+  if (parts_.choice.backend != nullptr) {
+    OffloadBackend& backend = *parts_.choice.backend;
+    RETURN_IF_ERROR(backend.enable(parts_.pipeline->offloadable_module()));
+    WaveParticipant* const participant = backend.wave_participant();
+    if (participant != nullptr && waves_ != nullptr) {
+      waves_->attach(*participant);
+    }
+  }
+  log_offload();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<GenerationReport> TorchPipeline::generate(
+    const v1::GenerationSpec& spec, GenerationObserver& observer) {
+  absl::StatusOr<GenerationReport> report = generate_timed(spec, observer);
+  if (!report.ok()) return explain(report.status());
+  return report;
+}
+
+absl::StatusOr<GenerationReport> TorchPipeline::generate_timed(
+    const v1::GenerationSpec& spec, GenerationObserver& observer) {
+  if (parts_.choice.backend == nullptr) {
+    return parts_.pipeline->generate(spec, observer);
+  }
+  OffloadBackend& backend = *parts_.choice.backend;
+  const OffloadStats before = backend.stats();
+  LastStepObserver with_backend(backend, observer);
+  absl::StatusOr<GenerationReport> report =
+      parts_.pipeline->generate(spec, with_backend);
+  backend.end_generation();
+  if (!report.ok()) return report;
+  add_offload_timings(backend.stats().since(before), &report->timings);
+  return report;
+}
+
+v1::Pipeline TorchPipeline::description() const {
+  v1::Pipeline description = parts_.pipeline->description();
+  *description.mutable_offload() =
+      make_offload_report(parts_.pipeline->offloadable_module(), parts_.config,
+                          parts_.choice, *parts_.platform);
+  return description;
+}
+
+// The error; kDeviceFailed or kGroupFailed when the device or the group has
+// failed, be that its cause or not. Who met a failed device may have been
+// LibTorch, so it is asked. A simulated device fails when a gather does, and
+// then the group is the reason.
+absl::Status TorchPipeline::explain(const absl::Status& error) const {
+  if (parts_.group != nullptr &&
+      (absl::IsUnavailable(error) || absl::IsDeadlineExceeded(error))) {
+    const absl::Status group = parts_.group->status();
+    if (!group.ok()) {
+      return make_error(absl::StatusCode::kUnavailable, group.message(),
+                        {kGroupFailed, {}});
+    }
+  }
+  if (parts_.platform->device() == nullptr) return error;
+  const absl::Status device = parts_.platform->memory_info().status();
+  if (!absl::IsInternal(device)) return error;
+  return make_error(absl::StatusCode::kInternal, device.message(),
+                    {kDeviceFailed, {}});
+}
+
+// Once, when it is decided.
+void TorchPipeline::log_offload() const {
+  // Asked for in vain.
+  if (parts_.choice.backend == nullptr && parts_.config.offload_enabled()) {
+    log_warning("offload", {{"strategy", "none"},
+                            {"reason", parts_.choice.reason},
+                            {"policy", parts_.config.describe()}});
+    return;
+  }
+  const v1::OffloadReport report =
+      make_offload_report(parts_.pipeline->offloadable_module(), parts_.config,
+                          parts_.choice, *parts_.platform);
+  log_info("offload", {{"strategy", report.strategy()},
+                       {"reason", report.reason()},
+                       {"policy", report.policy()},
+                       {"resident_bytes", report.resident_bytes()},
+                       {"streamed_bytes", report.streamed_bytes()},
+                       {"slots", report.slots()}});
+}
+
+}  // namespace ferry

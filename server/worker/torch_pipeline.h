@@ -1,0 +1,66 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ferry/v1/generation_spec.pb.h"
+#include "ferry/v1/pipeline.pb.h"
+#include "offload/get_offload_backend.h"
+#include "offload/offload_config.h"
+#include "pipelines/generation_observer.h"
+#include "pipelines/pipeline.h"
+#include "platform/device/platform.h"
+#include "server/worker/join_group.h"
+#include "server/worker/loaded_pipeline.h"
+#include "server/worker/wave_line.h"
+
+namespace ferry {
+
+// A TorchScript pipeline on its platform, with the backend that ferries its
+// weights.
+//
+//   constructed ──start()──► ready for generate(), or of no use
+//
+// Threads: as LoadedPipeline.
+class TorchPipeline final : public LoadedPipeline {
+ public:
+  // In this order: each stands on those before it.
+  struct Parts {
+    std::unique_ptr<Platform> platform;
+    // Null unless ranks share weights.
+    std::unique_ptr<JoinedGroup> group;
+    std::unique_ptr<Pipeline> pipeline;
+    OffloadConfig config;
+    OffloadBackendChoice choice;
+  };
+
+  // `waves` outlives the pipeline; null for a rank without a group.
+  TorchPipeline(Parts parts, WaveLine* waves)
+      : parts_(std::move(parts)), waves_(waves) {}
+  ~TorchPipeline() override;
+
+  // Offloads, and warms up what could not be warmed up on the host. What fails
+  // leaves nothing to be used. Where ranks share weights, all of them start.
+  absl::Status start(bool warm_up);
+
+  absl::StatusOr<GenerationReport> generate(
+      const v1::GenerationSpec& spec, GenerationObserver& observer) override;
+  v1::Pipeline description() const override;
+  std::string device() const override {
+    return parts_.platform->torch_device();
+  }
+
+ private:
+  absl::Status enable_offload();
+  absl::StatusOr<GenerationReport> generate_timed(
+      const v1::GenerationSpec& spec, GenerationObserver& observer);
+  absl::Status explain(const absl::Status& error) const;
+  void log_offload() const;
+
+  const Parts parts_;
+  WaveLine* const waves_;
+};
+
+}  // namespace ferry
