@@ -403,7 +403,12 @@ absl::Status GlooCommunicator::find_failure() const {
 }
 
 void GlooCommunicator::leave() {
-  if (!status().ok()) return;
+  {
+    // The watcher has nothing to tell from now on.
+    MutexLock lock(&mutex_);
+    if (!error_.ok()) return;
+    error_ = absl::UnavailableError("this rank has left");
+  }
   const int told = say_farewell(absl::OkStatus());
   try {
     for (int i = 0; i < told; ++i) {
