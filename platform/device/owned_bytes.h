@@ -8,12 +8,12 @@
 
 namespace ferry {
 
-// Owns bytes that a device gave out, and gives them back through `kFree`: what
+// Owns bytes that a device gave out, and gives them back through `Free`: what
 // DeviceArena and HostArena have in common.
 //
 // Move-only. Not thread-safe; what it holds may be used by any thread. The
 // device must outlive it.
-template <absl::Status (ResourceOwner::*kFree)(void*)>
+template <absl::Status (ResourceOwner::*Free)(void*)>
 class OwnedBytes {
  public:
   // Holds nothing.
@@ -45,7 +45,7 @@ class OwnedBytes {
     if (owner_ == nullptr) return absl::OkStatus();
     bytes_ = 0;
     ResourceOwner* const owner = std::exchange(owner_, nullptr);
-    return (owner->*kFree)(std::exchange(data_, nullptr));
+    return (owner->*Free)(std::exchange(data_, nullptr));
   }
 
  protected:

@@ -22,6 +22,8 @@ namespace ferry {
 //   soon on all others: every call, those that block included, returns that
 //   first error. Nobody may try to repair it by another collective; the group
 //   ends.
+// Leaving: to destroy it. Calls that all ranks have made still end well; later
+//   ones of other ranks are UNAVAILABLE.
 //
 // Threads: one call at a time; abort() and status() from any thread.
 // Errors: DEADLINE_EXCEEDED, a rank did not come in time; UNAVAILABLE, a rank

@@ -13,6 +13,7 @@
 #include "platform/device/simulated/fault_plan.h"
 #include "platform/device/simulated/simulated_device.h"
 #include "platform/device/simulated/simulated_device_options.h"
+#include "platform/device/simulated/stream_engine.h"
 #include "platform/device/stream.h"
 #include "platform/device/stream_lease.h"
 
@@ -161,6 +162,17 @@ TEST_F(FaultTest, WorkThatFailsEndsTheDevice) {
                   .ok());
   EXPECT_EQ(device_.synchronize().message(), "no ranks");
   EXPECT_EQ(load().message(), "no ranks");
+}
+
+TEST_F(FaultTest, WorkThatFailsDoesNotTakeItsTime) {
+  ASSERT_TRUE(device_
+                  .launch_timed(lease_.get(), {},
+                                [](WorkTimes& times) {
+                                  times.end = times.start + absl::Hours(1);
+                                  return absl::UnavailableError("gone");
+                                })
+                  .ok());
+  EXPECT_EQ(device_.synchronize(), absl::UnavailableError("gone"));
 }
 
 TEST(SlowCopy, TakesSoMuchLonger) {

@@ -21,6 +21,7 @@
 #include "platform/device/resource_owner.h"
 #include "platform/device/simulated/operation_log.h"
 #include "platform/device/simulated/simulated_device_options.h"
+#include "platform/device/simulated/stream_engine.h"
 #include "platform/device/stream.h"
 #include "platform/device/stream_guard.h"
 #include "platform/device/stream_lease.h"
@@ -379,6 +380,27 @@ TEST_F(RealTimeTest, WorkRunsInTheOrderOfItsStream) {
   ASSERT_TRUE(device_.synchronize(copy_).ok());
   ASSERT_EQ(order.size(), 100u);
   EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST_F(StoppedTimeTest, WorkEndsWhenItSays) {
+  const absl::Duration time = absl::Milliseconds(5);
+  ASSERT_TRUE(load(copy_).ok());
+  const Event start = recorded(copy_);
+  ASSERT_TRUE(device_
+                  .launch_timed(copy_, {},
+                                [&](WorkTimes& times) {
+                                  times.end = times.start + time;
+                                  return absl::OkStatus();
+                                })
+                  .ok());
+  const Event end = recorded(copy_);
+  // The copy's thread may be late: times are set ones.
+  advance(kCopyTime + time - absl::Nanoseconds(1));
+  ASSERT_TRUE(device_.synchronize(start).ok());
+  EXPECT_FALSE(*device_.query(end));
+  advance(absl::Nanoseconds(1));
+  ASSERT_TRUE(device_.synchronize(end).ok());
+  EXPECT_EQ(**device_.elapsed(start, end), time);
 }
 
 TEST_F(RealTimeTest, WorkOfAComputeStreamRunsOnTheCallersThread) {

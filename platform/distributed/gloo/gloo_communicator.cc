@@ -82,6 +82,17 @@ std::chrono::milliseconds milliseconds_of(absl::Duration timeout) {
       std::max<int64_t>(absl::ToInt64Milliseconds(whole), 1));
 }
 
+// Whether Gloo does it.
+template <typename Call>
+bool succeeds(const Call& call) {
+  try {
+    call();
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 // Every rank sends what it has to every other one, without a detour: a vote
 // takes one way, and no rank sends more bytes than it would in a ring.
 //
@@ -301,12 +312,9 @@ absl::Status GlooCommunicator::await_headers(const Deadline& deadline) {
   }
   bits_ = 0;
   for (const Header& header : headers_) bits_ |= header.bits;
-  try {
-    receive_headers();
-  } catch (const std::exception&) {
-    // A rank has left already. This call has ended well; the next one will say
-    // what is wrong.
-  }
+  // If a rank has left already, this call has ended well all the same; the next
+  // one will say what is wrong.
+  (void)succeeds([this] { receive_headers(); });
   return absl::OkStatus();
 }
 
@@ -346,10 +354,10 @@ absl::Status GlooCommunicator::explain(const Deadline& deadline,
 std::string GlooCommunicator::describe_loss() {
   std::string ranks;
   for_each_peer([&](int peer) {
-    try {
-      // Fails where there is no connection; nobody receives it elsewhere.
-      farewell_out_->send(peer, kProbeSlot, 0, 1);
-    } catch (const std::exception&) {
+    // Fails where there is no connection; nobody receives it elsewhere.
+    const bool is_there =
+        succeeds([this, peer] { farewell_out_->send(peer, kProbeSlot, 0, 1); });
+    if (!is_there) {
       absl::StrAppend(&ranks, ranks.empty() ? "rank " : ", rank ", peer);
     }
   });
@@ -403,15 +411,19 @@ absl::Status GlooCommunicator::find_failure() const {
 }
 
 void GlooCommunicator::leave() {
-  if (!status().ok()) return;
+  {
+    // The watcher has nothing to tell from now on.
+    MutexLock lock(&mutex_);
+    if (!error_.ok()) return;
+    error_ = absl::UnavailableError("this rank has left");
+  }
   const int told = say_farewell(absl::OkStatus());
-  try {
+  // If not, somebody has left before.
+  (void)succeeds([this, told] {
     for (int i = 0; i < told; ++i) {
       (void)farewell_out_->waitSend(milliseconds_of(kFarewellTimeout));
     }
-  } catch (const std::exception&) {
-    // Somebody has left before.
-  }
+  });
 }
 
 int GlooCommunicator::say_farewell(const absl::Status& status) {
@@ -423,12 +435,10 @@ int GlooCommunicator::say_farewell(const absl::Status& status) {
   for_each_peer([&](int peer) {
     // It has gone before.
     if (farewells_[static_cast<size_t>(peer)].code != 0) return;
-    try {
+    const bool is_told = succeeds([this, peer] {
       farewell_out_->send(peer, kFarewellSlot, 0, sizeof(Farewell));
-      ++told;
-    } catch (const std::exception&) {
-      // It is gone.
-    }
+    });
+    if (is_told) ++told;
   });
   return told;
 }
