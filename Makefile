@@ -1,7 +1,7 @@
 # Each target sets up by itself what it needs and is missing.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-asan test-tsan fuzz lint format demo bench goldens-check
+.PHONY: help setup build test test-asan test-tsan fuzz lint format demo demo-distributed bench goldens-check
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -32,6 +32,11 @@ format: setup  ## format all C++ sources in place
 
 demo:  ## make a picture with the demo pipeline
 	tools/demo
+
+demo-distributed: setup  ## ranks that share one copy of the weights; one is killed
+	bazel build //server/frontend:ferryd //server/worker:ferry_worker //client:ferryctl
+	tools/demo_distributed.py bazel-bin/server/frontend/ferryd \
+		bazel-bin/client/ferryctl pipelines/demo/package
 
 bench: setup  ## measure; one JSON object a line on standard output
 	@tests/benchmarks/run

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "offload/allocate_on_device.h"
 #include "offload/clone_shared_outputs.h"
+#include "platform/base/fault_point.h"
 #include "platform/base/logging.h"
 #include "platform/base/status_macros.h"
 
@@ -170,6 +171,7 @@ void PassEngine::work_once() {
 void PassEngine::vote() {
   const uint64_t mine = protocol_.begin_vote();
   mutex_.unlock();
+  fault_point("pass_vote");
   const auto wanted = group_.control->all_reduce_or(mine, group_.timeout);
   mutex_.lock();
   if (!wanted.ok()) return fail(wanted.status());
@@ -183,6 +185,7 @@ absl::Status PassEngine::gather(const PassProtocol::Work& work) {
   const BlockImage& image = *ring.blocks[static_cast<size_t>(work.block)];
   Slot& slot = slots_[static_cast<size_t>(work.slot)];
   ShareSlot& share = share_slot(work.block);
+  fault_point("pass_gather");
   if (share.component != work.component || share.block != work.block) {
     RETURN_IF_ERROR(copy_share(work.component, work.block));
   }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "platform/base/fault_point.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {

@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "platform/base/clock.h"
+#include "platform/base/fault_point.h"
 #include "platform/base/status_macros.h"
 #include "platform/device/cuda/cuda_device.h"
 #include "platform/device/simulated/simulated_device.h"
@@ -105,6 +106,7 @@ absl::StatusOr<std::unique_ptr<JoinedGroup>> JoinedGroup::join(
   ASSIGN_OR_RETURN(const absl::Duration timeout,
                    from_proto(meeting.operation_timeout()));
 
+  fault_point("join_group");
   auto group = absl::WrapUnique(new JoinedGroup(rank, size));
   if (meeting.has_store_fd()) {
     ASSIGN_OR_RETURN(group->server_,

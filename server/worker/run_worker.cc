@@ -30,6 +30,8 @@ namespace {
 
 // How long calls may go on after SIGTERM before they are cancelled.
 constexpr std::chrono::milliseconds kShutdownGrace(100);
+// How long ferryd has to end the rest of a group that lost a rank.
+constexpr std::chrono::seconds kGroupGrace(5);
 
 // Set by a signal, awaited by main.
 class StopRequest {
@@ -43,6 +45,16 @@ class StopRequest {
   void wait() EXCLUDES_LOCK(mutex_) {
     MutexLock lock(&mutex_);
     while (!requested_) changed_.wait(&mutex_);
+  }
+
+  void wait_for(std::chrono::nanoseconds timeout) EXCLUDES_LOCK(mutex_) {
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    MutexLock lock(&mutex_);
+    while (!requested_) {
+      const auto left = deadline - std::chrono::steady_clock::now();
+      if (left <= left.zero()) return;
+      changed_.wait_for(&mutex_, left);
+    }
   }
 
  private:
@@ -63,12 +75,15 @@ absl::StatusOr<UniqueFd> take_fd(const char* flag, int fd) {
   return UniqueFd(fd);
 }
 
-// Nothing is given back first: what failed may never answer.
-[[noreturn]] void end_process(const absl::Status& error) {
+// Nothing is given back first: what failed may never answer. A group fails by
+// the loss of a rank: ferryd sees which one it was, and ends the others, so
+// that this process ends by itself only where nobody does.
+[[noreturn]] void end_process(const absl::Status& error, StopRequest& stop) {
   const bool is_device = get_error_info(error)->reason == kDeviceFailed;
   log_error(is_device ? "the device failed and this process ends"
                       : "the group failed and this process ends",
             {{"error", error.message()}});
+  if (!is_device) stop.wait_for(kGroupGrace);
   _exit(is_device ? kWorkerDeviceFailed : kWorkerGroupFailed);
 }
 
@@ -84,7 +99,10 @@ absl::Status run_worker(const WorkerOptions& options, PipelineLoader loader) {
                    take_fd("--lifeline_fd", options.lifeline_fd));
   const Lifeline lifeline(std::move(lifeline_fd));
   // Outlives the server, which calls it.
-  WorkerServiceImpl service(std::move(loader), end_process, Clock::real());
+  WorkerServiceImpl service(
+      std::move(loader),
+      [&](const absl::Status& error) { end_process(error, stop); },
+      Clock::real());
   grpc::ServerBuilder builder;
   builder.RegisterService(&service);
   set_fd_server_limits(builder);

@@ -177,6 +177,22 @@ TEST_F(RanksTest, OffloadByThemselves) {
   EXPECT_EQ(after.host_bytes(), before.host_bytes());
 }
 
+// Each rank holds a part of the transformer, and they gather its blocks.
+TEST_F(RanksTest, ShareOneCopyOfTheWeights) {
+  const std::vector<std::string> expected = pictures_of_one_rank(6);
+  const std::string config = write_config(
+      "ranks: 3 offload { mode: \"layer\" components: \"dit\" layer_options { "
+      "component: \"dit\" weight_transfer: \"allgather\" } }");
+  Daemon& daemon = start_ready(
+      {{},
+       {"--config=" + config, "--platform=simulated", "--simulated_check"}});
+  EXPECT_EQ(pictures(daemon, 6), expected);
+  const v1::OffloadReport report = daemon.get_pipeline(kPipeline).offload();
+  EXPECT_EQ(report.strategy(), "distributed_layer_wise");
+  EXPECT_THAT(report.policy(), HasSubstr("effective_group_size 3"));
+  EXPECT_GT(report.total_h2d_bytes(), 0);
+}
+
 TEST_F(RanksTest, ArePartOfTheConfigurationFile) {
   const std::string config =
       write_config("ranks: 2 parallel { data_parallel_size: 2 }");

@@ -1,0 +1,120 @@
+// Ranks that share weights lose one of them while a rank stands at a point
+// between joining the group and giving away a picture: in a vote, in a gather,
+// beside them.
+
+#include <string>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/fault/expectations.h"
+#include "tests/fault/faults.h"
+#include "tests/fault/group_fixture.h"
+#include "tests/support/files.h"
+#include "tests/support/packages.h"
+#include "tests/support/processes.h"
+
+namespace ferry {
+namespace {
+
+using grpc::health::v1::HealthCheckResponse;
+using ::testing::Combine;
+using ::testing::HasSubstr;
+using ::testing::Values;
+
+// Loss, the fault, whether it is the last rank and not the first.
+class SharedWeightsFaultTest : public GroupFixture,
+                               public ::testing::WithParamInterface<
+                                   std::tuple<Loss, std::string, bool>> {
+ protected:
+  static constexpr int kRanks = 2;
+
+  static Loss loss() { return std::get<0>(GetParam()); }
+  static std::string fault() { return std::get<1>(GetParam()); }
+  static int rank() { return std::get<2>(GetParam()) ? kRanks - 1 : 0; }
+
+  Daemon::Options options() const {
+    Daemon::Options options = faults_.daemon_options("group", make_package());
+    options.pipelines.clear();
+    for (const std::string& flag : group_flags(kRanks)) {
+      options.flags.push_back(flag);
+    }
+    const std::string config = make_directory("config") + "/ferryd.txtpb";
+    write_file(
+        config,
+        absl::StrCat("pipelines { name: \"group\" path: \"", make_package(),
+                     "\" offload { mode: \"layer\" components: \"dit\" "
+                     "layer_options { component: \"dit\" "
+                     "weight_transfer: \"allgather\" } } }"));
+    options.flags.push_back("--config=" + config);
+    options.flags.push_back("--platform=simulated");
+    options.flags.push_back("--simulated_check");
+    return options;
+  }
+
+  Faults faults_;
+};
+
+class SharedWeightsLoadFaultTest : public SharedWeightsFaultTest {};
+
+TEST_P(SharedWeightsFaultTest, NothingStaysAndTheNextGroupServes) {
+  Daemon& daemon = start_ready(options());
+  EXPECT_THAT(daemon.get_pipeline(kPipeline).offload().policy(),
+              HasSubstr("effective_group_size 2"));
+  faults_.arm(fault());
+  ReadinessWatch watch(daemon);
+  GenerateCall call(daemon.generation(), request_of_steps(4));
+  ASSERT_TRUE(faults_.wait_for_hit());
+  const v1::Pipeline before = daemon.get_pipeline(kPipeline);
+  lose(find_rank(daemon, rank(), before.generation()), loss());
+  expect_worker_lost(call, why_lost(rank(), loss()));
+  EXPECT_EQ(watch.next(), HealthCheckResponse::NOT_SERVING);
+  faults_.disarm();
+  expect_next_group_serves(daemon, before.generation(), kRanks);
+  for (const v1::Rank& other : before.ranks()) {
+    EXPECT_EQ(process_state(static_cast<pid_t>(other.pid())), 0);
+  }
+}
+
+TEST_P(SharedWeightsLoadFaultTest, TheNextGroupServes) {
+  faults_.arm(fault());
+  Daemon& daemon = start(options());
+  ASSERT_TRUE(daemon.wait_until_listening()) << daemon.log();
+  ASSERT_TRUE(faults_.wait_for_hit());
+  lose(find_rank(daemon, rank(), 1), loss());
+  ASSERT_TRUE(eventually([&] {
+    return daemon.get_pipeline(kPipeline).generation() > 1;
+  })) << daemon.log();
+  faults_.disarm();
+  expect_next_group_serves(daemon, 1, kRanks);
+}
+
+std::string name_of(
+    const testing::TestParamInfo<SharedWeightsFaultTest::ParamType>& info) {
+  std::string name =
+      absl::StrCat(std::get<0>(info.param) == Loss::kDead ? "Dead_" : "Silent_",
+                   std::get<2>(info.param) ? "Last_" : "First_",
+                   std::get<1>(info.param).substr(5));
+  for (char& letter : name) {
+    if (letter == ':') letter = '_';
+  }
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Matrix, SharedWeightsFaultTest,
+                         Combine(Values(Loss::kDead, Loss::kSilent),
+                                 Values("hang@pass_vote", "hang@pass_gather",
+                                        "hang@pass_gather:4",
+                                        "hang@denoise_step", "hang@decode"),
+                                 Values(false, true)),
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(Matrix, SharedWeightsLoadFaultTest,
+                         Combine(Values(Loss::kDead, Loss::kSilent),
+                                 Values("hang@join_group", "hang@start_vote"),
+                                 Values(false, true)),
+                         name_of);
+
+}  // namespace
+}  // namespace ferry
