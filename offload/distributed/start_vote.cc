@@ -39,6 +39,7 @@ Vote read_vote(const std::string& vote) {
 
 absl::Status vote_on_start(RankGroup& group, const absl::Status& mine,
                            absl::string_view digest) {
+  fault_point("start_vote");
   ASSIGN_OR_RETURN(const std::vector<std::string> votes,
                    all_gather_strings(*group.control, write_vote(mine, digest),
                                       group.start_timeout));
