@@ -138,9 +138,12 @@ TEST(SubprocessTest, InheritsOnlyWhatIsNamed) {
   ASSERT_TRUE(leak.valid());
   Pipe never = *make_pipe();
   SocketPair sockets = *make_socket_pair();
-  auto process = Subprocess::spawn(
-      shell("read x <&3", {never.read_end.get(), sockets.second.get()}));
+  auto process = Subprocess::spawn(shell(
+      "echo >&4; read x <&3", {never.read_end.get(), sockets.second.get()}));
   ASSERT_TRUE(process.ok()) << process.status();
+  // Before the shell runs, the loader has its libraries open.
+  pollfd ready = {sockets.first.get(), POLLIN, 0};
+  ASSERT_EQ(poll(&ready, 1, /*timeout=*/30'000), 1);
   std::set<std::string> open;
   for (const auto& entry : std::filesystem::directory_iterator(
            absl::StrCat("/proc/", (*process)->pid(), "/fd"))) {
