@@ -24,7 +24,9 @@ _NOT_OPTIMIZED = ["-O0"]
 
 def _optimization():
     package = native.package_name()
-    if package.startswith("tests/") and package != "tests/benchmarks":
+    if package == "tests/benchmarks":
+        return []
+    if package.startswith("tests/") or package.endswith("/testing"):
         return _NOT_OPTIMIZED
     return []
 
@@ -44,7 +46,7 @@ def ferry_cc_binary(name, copts = [], linkopts = [], **kwargs):
     """A program of the project."""
     native.cc_binary(
         name = name,
-        copts = _COPTS + copts,
+        copts = _COPTS + _optimization() + copts,
         linkopts = _LINKOPTS + linkopts,
         **kwargs
     )

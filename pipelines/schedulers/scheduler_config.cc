@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "nlohmann/json.hpp"
 #include "platform/base/status_macros.h"
 
 namespace ferry {
@@ -141,12 +142,13 @@ absl::StatusOr<SchedulerConfig> SchedulerConfig::parse(
     const std::string& text, const std::filesystem::path& file) {
   SchedulerConfig config;
   config.origin_ = file.string();
-  ASSIGN_OR_RETURN(config.values_, parse_object(text, config.origin_));
-  const auto class_name = config.values_.find("_class_name");
-  if (class_name == config.values_.end() || !class_name->is_string()) {
+  ASSIGN_OR_RETURN(nlohmann::json values, parse_object(text, config.origin_));
+  const auto class_name = values.find("_class_name");
+  if (class_name == values.end() || !class_name->is_string()) {
     return config_error(config.origin_, "has no _class_name (a string)");
   }
   config.class_name_ = class_name->get<std::string>();
+  config.values_ = std::make_shared<const nlohmann::json>(std::move(values));
   return config;
 }
 
@@ -157,21 +159,23 @@ absl::StatusOr<SchedulerConfig> SchedulerConfig::derive(
   config.origin_ = origin;
   config.class_name_ = class_name;
   config.values_ = values_;
-  for (const auto& [key, value] : values_.items()) config.known_.insert(key);
+  for (const auto& [key, value] : values_->items()) config.known_.insert(key);
   if (options.empty()) return config;
   ASSIGN_OR_RETURN(const nlohmann::json changes,
                    parse_object(options, absl::StrCat(origin, " options")));
+  nlohmann::json values = *values_;
   for (const auto& [key, value] : changes.items()) {
-    config.values_[key] = value;
+    values[key] = value;
     config.known_.erase(key);
   }
+  config.values_ = std::make_shared<const nlohmann::json>(std::move(values));
   return config;
 }
 
 const nlohmann::json* SchedulerConfig::find(const char* key) {
   known_.insert(key);
-  const auto found = values_.find(key);
-  return found == values_.end() ? nullptr : &*found;
+  const auto found = values_->find(key);
+  return found == values_->end() ? nullptr : &*found;
 }
 
 void SchedulerConfig::add_error(absl::string_view key,
@@ -274,7 +278,7 @@ void SchedulerConfig::ignore_compatible_options() {
 
 absl::Status SchedulerConfig::finish() const {
   std::vector<std::string> problems = errors_;
-  for (const auto& [key, value] : values_.items()) {
+  for (const auto& [key, value] : values_->items()) {
     if (key.rfind('_', 0) == 0 || known_.count(key) > 0) continue;
     problems.push_back(absl::StrCat(key, " is no option of ", class_name_));
   }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -11,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace ferry {
 
@@ -82,7 +83,8 @@ class SchedulerConfig {
   const nlohmann::json* find(const char* key);
 
   std::string origin_;
-  nlohmann::json values_;
+  // Never null, once loaded or derived.
+  std::shared_ptr<const nlohmann::json> values_;
   std::string class_name_;
   // Keys that may stay unread.
   std::set<std::string> known_;

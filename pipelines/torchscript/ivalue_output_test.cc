@@ -1,7 +1,10 @@
 #include "pipelines/torchscript/ivalue_output.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <gtest/gtest.h>
-#include <torch/script.h>
+#include <torch/csrc/jit/api/module.h>
 
 #include <string>
 #include <utility>

@@ -1,8 +1,11 @@
 #include "pipelines/torchscript/module_tree_reader.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/frontend/tracer.h>
-#include <torch/script.h>
 
 #include <memory>
 #include <string>

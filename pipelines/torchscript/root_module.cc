@@ -1,6 +1,7 @@
 #include "pipelines/torchscript/root_module.h"
 
-#include <torch/script.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/serialization/import.h>
 
 #include <utility>
 

@@ -1,7 +1,9 @@
 #include "pipelines/torchscript/state_uses.h"
 
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
-#include <torch/script.h>
+#include <torch/csrc/jit/api/compilation_unit.h>
+#include <torch/csrc/jit/api/module.h>
 
 #include <memory>
 #include <string>

@@ -1,6 +1,7 @@
 #include "tests/benchmarks/hook_point_cost.h"
 
-#include <torch/script.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/jit/api/module.h>
 
 #include <algorithm>
 #include <iostream>

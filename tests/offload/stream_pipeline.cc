@@ -1,7 +1,9 @@
 #include "tests/offload/stream_pipeline.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <torch/script.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/randn.h>
+#include <torch/csrc/jit/api/module.h>
 
 #include <cstdint>
 #include <string>
