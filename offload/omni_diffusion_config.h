@@ -14,7 +14,8 @@ namespace ferry {
 //   all sizes 1                    one rank
 //   data_parallel_size N           N ranks with requests, weights and
 //                                  offloading of their own
-//   the same, with "allgather"     refused for N > 1: "rank-local" works
+//   the same, with "allgather"     N ranks with requests of their own, that
+//                                  hold the weights of blocks together
 //   tensor_parallel_size > 1       refused: mode "layer" for large models
 //   sequence_parallel_size > 1     refused: data_parallel_size, for requests
 //   cfg_parallel_size > 1          refused: guidance is one batched pass
