@@ -179,8 +179,8 @@ TEST(DistributedLayerwiseTest, APassThatIsAbandonedIsMadeToTheEnd) {
 }
 
 // A rank that is gone in the n-th call of either communicator.
-void expect_the_group_ends(const CallFaults& control, const CallFaults& weights,
-                           absl::StatusCode code) {
+void expect_the_group_ends(const CallFaults& control,
+                           const CallFaults& weights) {
   ToyGroupOptions options = options_for(3);
   options.control_faults = control;
   options.weight_faults = weights;
@@ -192,7 +192,10 @@ void expect_the_group_ends(const CallFaults& control, const CallFaults& weights,
     while (status.ok()) {
       status = group.rank(rank).module->run(0, toy_input()).status();
     }
-    EXPECT_EQ(status.code(), code) << status;
+    // Who does not come in time is late for one rank, and gone for those that
+    // this one tells.
+    EXPECT_TRUE(absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status))
+        << status;
     EXPECT_FALSE(group.rank(rank).module->run(0, toy_input()).ok());
     // What is shared cannot be given back without the others.
     EXPECT_FALSE(group.rank(rank).backend->disable().ok());
@@ -212,12 +215,10 @@ TEST(DistributedLayerwiseTest, ALostRankEndsTheGroupWhateverItIsDoing) {
   for (const int64_t nth : {1, 2, 3, 7, 12}) {
     SCOPED_TRACE(nth);
     // The first calls of the control group are the start's.
-    expect_the_group_ends(at_call(Kind::kFails, 4 + nth), nullptr,
-                          absl::StatusCode::kUnavailable);
-    expect_the_group_ends(nullptr, at_call(Kind::kFails, nth),
-                          absl::StatusCode::kUnavailable);
-    expect_the_group_ends(nullptr, at_call(Kind::kNeverArrives, nth),
-                          absl::StatusCode::kDeadlineExceeded);
+    expect_the_group_ends(at_call(Kind::kFails, 4 + nth), nullptr);
+    expect_the_group_ends(at_call(Kind::kNeverArrives, 4 + nth), nullptr);
+    expect_the_group_ends(nullptr, at_call(Kind::kFails, nth));
+    expect_the_group_ends(nullptr, at_call(Kind::kNeverArrives, nth));
   }
 }
 

@@ -32,6 +32,7 @@ _CLUSTER = ("it needs a cluster; tests/deploy/manifests_test.py checks what "
 NOT_RUN = {
     "README.md": {
         "make demo": _BAZEL,
+        "make demo-distributed": _BAZEL,
         "make build": _BAZEL,
         "make test": _BAZEL,
         "make test-asan": _BAZEL,
