@@ -70,7 +70,6 @@ class BlockImage {
   int64_t host_bytes() const { return share_.bytes(layout_.bytes); }
   // Of all shares together.
   int64_t gathered_bytes() const { return share_.ranks * host_bytes(); }
-  const ImageLayout& layout() const { return layout_; }
   // What copies to the device read.
   const char* host_data() const { return arena_.data(); }
   // What copies from the device write, if the device's values shall stay.

@@ -164,7 +164,6 @@ void PassEngine::work_once() {
   mutex_.lock();
   if (!status.ok()) return fail(status);
   protocol_.end_gather();
-  stats_.passes = protocol_.passes();
   changed_.notify_all();
 }
 
@@ -291,7 +290,6 @@ absl::Status PassEngine::enter_pass(size_t ring) {
       [this]() REQUIRES_LOCK(mutex_) { return protocol_.is_granted(); }));
   bound_ring_ = ring;
   is_first_block_ = true;
-  ++stats_.computed_passes;
   return absl::OkStatus();
 }
 

@@ -73,9 +73,6 @@ class PassEngine final : public WaveParticipant {
     int64_t timed_h2d_bytes = 0;
     absl::Duration h2d_time;
     int64_t cloned_outputs = 0;
-    // Passes that the group made, and those that this rank computed.
-    int64_t passes = 0;
-    int64_t computed_passes = 0;
   };
   // Of slots for blocks whose shares are of `share_bytes` at most.
   static int64_t device_bytes(int slots, int ranks, int64_t share_bytes) {
