@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -65,9 +66,8 @@ class MappedStorageTest : public testing::Test {
     bool is_ours = false;
     int64_t sum = 0;
     while (std::getline(smaps, line)) {
-      if (absl::StrContains(line, "-") && absl::StrContains(line, " r")) {
-        is_ours = absl::EndsWith(line, kFile);
-      }
+      // A mapping's first line; those that follow begin with capitals.
+      if (!absl::ascii_isupper(line[0])) is_ours = absl::EndsWith(line, kFile);
       int64_t kilobytes = 0;
       if (is_ours && absl::StartsWith(line, "Rss:") &&
           absl::SimpleAtoi(

@@ -75,6 +75,8 @@ TEST_F(OffloadStatsTest, WithOneSlotEveryCopyIsWaitedFor) {
 TEST_F(OffloadStatsTest, NothingIsWaitedForThatIsThere) {
   enable(layerwise_policy(), kBlocks);
   run(0);
+  // The end of the last copy, too, is there to be looked at.
+  ASSERT_EQ(platform_.synchronize(), absl::OkStatus());
   const OffloadStats before = backend_->stats();
   EXPECT_GT(before.exposed_stall, absl::ZeroDuration());
   for (int pass = 0; pass < 3; ++pass) run(0);
@@ -87,6 +89,7 @@ TEST_F(OffloadStatsTest, NothingIsWaitedForThatIsThere) {
 TEST_F(OffloadStatsTest, AComponentThatComesIsAFirstBlock) {
   enable(model_level_policy(false), 1);
   for (const size_t component : {1, 0, 0, 1}) run(component);
+  ASSERT_EQ(platform_.synchronize(), absl::OkStatus());
   const OffloadStats stats = backend_->stats();
   EXPECT_EQ(stats.demand_fetches, 3);
   EXPECT_EQ(stats.exposed_stall, stats.first_block_stall);

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -54,7 +55,11 @@ class FakeFerryd final : public v1::GenerationService::Service {
     channel_ = grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
                                    grpc::InsecureChannelCredentials());
   }
-  ~FakeFerryd() override { server_->Shutdown(); }
+  ~FakeFerryd() override {
+    server_->Shutdown();
+    // Of gRPC's threads ThreadSanitizer sees only what they do under it.
+    MutexLock lock(&mutex_);
+  }
 
   std::shared_ptr<grpc::Channel> channel() const { return channel_; }
 
@@ -82,17 +87,19 @@ class FakeFerryd final : public v1::GenerationService::Service {
   grpc::Status Generate(
       grpc::ServerContext* context, const v1::GenerateRequest* request,
       grpc::ServerWriter<v1::GenerateResponse>* writer) override {
+    std::vector<v1::JobEvent> to_send;
     {
       MutexLock lock(&mutex_);
       request_ = *request;
+      to_send = events;
     }
-    for (const v1::JobEvent& event : events) {
+    for (v1::JobEvent& event : to_send) {
       v1::GenerateResponse response;
-      *response.mutable_event() = event;
+      *response.mutable_event() = std::move(event);
       if (!writer->Write(response)) return grpc::Status::CANCELLED;
     }
-    if (!wait_for_cancel) return end;
     MutexLock lock(&mutex_);
+    if (!wait_for_cancel) return end;
     while (cancelled_.empty() && !context->IsCancelled()) {
       changed_.wait_for(&mutex_, std::chrono::milliseconds(50));
     }
@@ -102,6 +109,7 @@ class FakeFerryd final : public v1::GenerationService::Service {
 
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
                       v1::GetJobResponse* response) override {
+    MutexLock lock(&mutex_);
     for (const v1::Job& job : jobs) {
       if (job.name() != request->name()) continue;
       *response->mutable_job() = job;
@@ -114,6 +122,7 @@ class FakeFerryd final : public v1::GenerationService::Service {
   grpc::Status ListJobs(grpc::ServerContext*,
                         const v1::ListJobsRequest* request,
                         v1::ListJobsResponse* response) override {
+    MutexLock lock(&mutex_);
     size_t page = 0;
     if (!request->page_token().empty() &&
         !absl::SimpleAtoi(request->page_token(), &page)) {
@@ -145,6 +154,7 @@ class FakeFerryd final : public v1::GenerationService::Service {
     grpc::Status Check(
         grpc::ServerContext*, const grpc::health::v1::HealthCheckRequest*,
         grpc::health::v1::HealthCheckResponse* response) override {
+      MutexLock lock(&ferryd_->mutex_);
       response->set_status(ferryd_->readiness);
       return grpc::Status::OK;
     }
@@ -159,6 +169,7 @@ class FakeFerryd final : public v1::GenerationService::Service {
     grpc::Status ListPipelines(grpc::ServerContext*,
                                const v1::ListPipelinesRequest*,
                                v1::ListPipelinesResponse* response) override {
+      MutexLock lock(&ferryd_->mutex_);
       for (const auto& one : ferryd_->pipelines) {
         *response->add_pipelines() = one;
       }
@@ -167,6 +178,7 @@ class FakeFerryd final : public v1::GenerationService::Service {
     grpc::Status GetPipeline(grpc::ServerContext*,
                              const v1::GetPipelineRequest* request,
                              v1::GetPipelineResponse* response) override {
+      MutexLock lock(&ferryd_->mutex_);
       for (const auto& one : ferryd_->pipelines) {
         if (one.name() == request->name()) {
           *response->mutable_pipeline() = one;

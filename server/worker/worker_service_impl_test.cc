@@ -97,6 +97,7 @@ class WorkerServiceTest : public ::testing::Test {
     service_ = std::make_unique<WorkerServiceImpl>(
         std::move(loader),
         [this](const absl::Status& error) {
+          MutexLock lock(&mutex_);
           device_failures_.emplace_back(error.message());
         },
         clock_);
@@ -123,6 +124,11 @@ class WorkerServiceTest : public ::testing::Test {
     return response;
   }
 
+  std::vector<std::string> device_failures() {
+    MutexLock lock(&mutex_);
+    return device_failures_;
+  }
+
   worker::v1::HeartbeatResponse heartbeat() {
     grpc::ClientContext context;
     worker::v1::HeartbeatResponse response;
@@ -147,8 +153,8 @@ class WorkerServiceTest : public ::testing::Test {
   }
 
   HandClock clock_;
-  // Written by the step thread; read when it is idle.
-  std::vector<std::string> device_failures_;
+  Mutex mutex_;
+  std::vector<std::string> device_failures_ GUARDED_BY(mutex_);
   std::unique_ptr<WorkerServiceImpl> service_;
   std::unique_ptr<grpc::Server> server_;
   std::shared_ptr<grpc::Channel> channel_;
@@ -174,7 +180,7 @@ TEST_F(WorkerServiceTest, ALoadErrorComesThroughWithItsReason) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(), "pipeline.pt: no method denoise");
   EXPECT_EQ(reason(status), "INVALID_ARGUMENT");
-  EXPECT_THAT(device_failures_, IsEmpty());
+  EXPECT_THAT(device_failures(), IsEmpty());
 }
 
 TEST_F(WorkerServiceTest, ADeviceThatFailsInTheLoadIsTold) {
@@ -184,7 +190,7 @@ TEST_F(WorkerServiceTest, ADeviceThatFailsInTheLoadIsTold) {
                       {kDeviceFailed, {}});
   });
   EXPECT_FALSE(load().ok());
-  EXPECT_THAT(device_failures_, ElementsAre("the device failed"));
+  EXPECT_THAT(device_failures(), ElementsAre("the device failed"));
 }
 
 TEST_F(WorkerServiceTest, WavesAreWantedAndStarted) {
@@ -352,11 +358,11 @@ TEST_F(WorkerServiceTest, APipelinesErrorComesThroughAndTheNextOneRuns) {
   RunGenerationRequest good = request();
   good.mutable_spec()->set_seed(0);
   EXPECT_TRUE(rank_->run(good, events).ok());
-  EXPECT_THAT(device_failures_, IsEmpty());
+  EXPECT_THAT(device_failures(), IsEmpty());
   RunGenerationRequest fatal = request();
   fatal.mutable_spec()->set_seed(1);
   EXPECT_FALSE(rank_->run(fatal, events).ok());
-  EXPECT_THAT(device_failures_, ElementsAre("the device failed"));
+  EXPECT_THAT(device_failures(), ElementsAre("the device failed"));
 }
 
 TEST_F(WorkerServiceTest, TheEndOfTheOtherSideIsALostWorker) {
