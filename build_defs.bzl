@@ -22,9 +22,13 @@ _LINKOPTS = [
 # optimized.
 _NOT_OPTIMIZED = ["-O0"]
 
+# What benchmarks measure with, and so is optimized all the same: they time
+# calls of the CUDA API that does nothing.
+_MEASURED = ["tests/benchmarks", "platform/device/cuda/testing"]
+
 def _optimization():
     package = native.package_name()
-    if package == "tests/benchmarks":
+    if package in _MEASURED:
         return []
     if package.startswith("tests/") or package.endswith("/testing"):
         return _NOT_OPTIMIZED
