@@ -77,13 +77,13 @@ def ferry_cc_binary(name, copts = [], deps = [], linkopts = [], **kwargs):
         **kwargs
     )
 
-def ferry_cc_test(name, copts = [], deps = [], size = "small", linkstatic = True, **kwargs):
+def ferry_cc_test(name, copts = [], deps = [], optimized = False, size = "small", linkstatic = True, **kwargs):
     """A GoogleTest test with gtest's main.
 
     Linked statically, as the programs are: between shared objects of one test
     the linker drops system libraries that only an inner one uses.
     """
-    kwargs.update(_compiled(False, copts, deps + ["@system//:gtest_main"]))
+    kwargs.update(_compiled(optimized, copts, deps + ["@system//:gtest_main"]))
     native.cc_test(
         name = name,
         size = size,
