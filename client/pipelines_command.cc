@@ -51,7 +51,8 @@ void print_pipeline(const v1::Pipeline& pipeline, std::ostream* out) {
   for (const v1::Rank& rank : pipeline.ranks()) {
     rows.push_back(
         {absl::StrCat("rank ", rank.index()),
-         absl::StrCat("pid ", rank.pid(), " on ", printable(rank.device()), " ",
+         absl::StrCat("pid ", rank.pid(), " on ", printable(rank.device()),
+                      " of ", printable(rank.host()), " ",
                       rank.job().empty() ? "idle" : printable(rank.job()))});
   }
   if (pipeline.has_error()) {

@@ -129,28 +129,32 @@ absl::Status set_pipelines(absl::string_view value,
   return absl::OkStatus();
 }
 
-absl::Status set_ranks(absl::string_view value,
-                       config::v1::ServerConfig* config) {
-  int32_t ranks = 0;
-  if (absl::SimpleAtoi(value, &ranks)) {
+using SetNumber = void (config::v1::PipelineConfig::*)(int32_t);
+
+// N for every pipeline, or NAME=N[,NAME=N…].
+absl::Status set_for_pipelines(absl::string_view name, absl::string_view value,
+                               SetNumber set,
+                               config::v1::ServerConfig* config) {
+  int32_t number = 0;
+  if (absl::SimpleAtoi(value, &number)) {
     for (auto& pipeline : *config->mutable_pipelines()) {
-      pipeline.set_ranks(ranks);
+      (pipeline.*set)(number);
     }
     return absl::OkStatus();
   }
   for (const absl::string_view entry : absl::StrSplit(value, ',')) {
     const std::pair<std::string, std::string> parts =
         absl::StrSplit(entry, absl::MaxSplits('=', 1));
-    if (!absl::SimpleAtoi(parts.second, &ranks)) {
-      return flag_error("ranks", "N or NAME=N[,NAME=N…]", value);
+    if (!absl::SimpleAtoi(parts.second, &number)) {
+      return flag_error(name, "N or NAME=N[,NAME=N…]", value);
     }
     bool found = false;
     for (auto& pipeline : *config->mutable_pipelines()) {
       if (pipeline.name() != parts.first) continue;
-      pipeline.set_ranks(ranks);
+      (pipeline.*set)(number);
       found = true;
     }
-    if (!found) return flag_error("ranks", "of a served pipeline", entry);
+    if (!found) return flag_error(name, "of a served pipeline", entry);
   }
   return absl::OkStatus();
 }
@@ -160,7 +164,14 @@ absl::Status set_ranks(absl::string_view value,
 absl::Status apply_flag(absl::string_view name, absl::string_view value,
                         config::v1::ServerConfig* config) {
   if (name == "pipeline") return set_pipelines(value, config);
-  if (name == "ranks") return set_ranks(value, config);
+  if (name == "ranks") {
+    return set_for_pipelines(name, value,
+                             &config::v1::PipelineConfig::set_ranks, config);
+  }
+  if (name == "external_ranks") {
+    return set_for_pipelines(
+        name, value, &config::v1::PipelineConfig::set_external_ranks, config);
+  }
   const FieldDescriptor* field =
       config->GetDescriptor()->FindFieldByName(std::string(name));
   if (field == nullptr || field->is_repeated()) {
@@ -171,7 +182,7 @@ absl::Status apply_flag(absl::string_view name, absl::string_view value,
 }
 
 std::vector<std::string> config_flag_names() {
-  std::vector<std::string> names = {"pipeline", "ranks"};
+  std::vector<std::string> names = {"pipeline", "ranks", "external_ranks"};
   const auto* descriptor = config::v1::ServerConfig::descriptor();
   for (int i = 0; i < descriptor->field_count(); ++i) {
     if (!descriptor->field(i)->is_repeated()) {

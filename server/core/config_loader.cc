@@ -24,6 +24,7 @@
 #include "server/core/address.h"
 #include "server/core/platform_settings.h"
 #include "server/core/proto_time.h"
+#include "server/core/worker_token.h"
 
 namespace ferry {
 namespace {
@@ -62,6 +63,7 @@ class ConfigCheck {
     check_serving();
     check_limits();
     check_workers();
+    check_external_workers();
     check_ending();
     check_log();
     check_platform();
@@ -130,6 +132,7 @@ class ConfigCheck {
   void check_addresses();
   void check_limits();
   void check_workers();
+  void check_external_workers();
   void check_ending();
   void check_log();
   void check_platform();
@@ -224,6 +227,14 @@ void ConfigCheck::check_pipeline(int index, std::set<std::string>* names) {
       add(absl::StrCat(field, "ranks"), "ranks",
           absl::StrCat("must be 1 to ", kMaxRanks, ", got ", config.ranks()));
     }
+  }
+  settings.external_ranks = config.external_ranks();
+  if (settings.external_ranks < 0 ||
+      settings.external_ranks > std::max(settings.ranks - 1, 0)) {
+    add(absl::StrCat(field, "external_ranks"), "external_ranks",
+        absl::StrCat("must be 0 to ranks - 1 = ", settings.ranks - 1,
+                     ", since ferryd starts the first rank, got ",
+                     settings.external_ranks));
   }
   // The rest of it is checked by the worker, which knows what it means.
   std::string mode;
@@ -349,6 +360,38 @@ void ConfigCheck::check_workers() {
            &result_.worker_restart_window);
   if (config_.has_exit_on_load_error()) {
     result_.exit_on_load_error = config_.exit_on_load_error();
+  }
+}
+
+void ConfigCheck::check_external_workers() {
+  result_.worker_address = config_.worker_address();
+  result_.worker_token_file = config_.worker_token_file();
+  const bool needed = std::any_of(
+      config_.pipelines().begin(), config_.pipelines().end(),
+      [](const auto& pipeline) { return pipeline.external_ranks() > 0; });
+  const auto check_presence = [&](absl::string_view field, bool is_set) {
+    if (is_set == needed) return;
+    add(field, needed ? "is required, since a pipeline has external_ranks"
+                      : "must be empty, since no pipeline has external_ranks");
+  };
+  check_presence("worker_address", !result_.worker_address.empty());
+  check_presence("worker_token_file", !result_.worker_token_file.empty());
+  if (!result_.worker_address.empty()) {
+    const absl::Status status = check_address(result_.worker_address);
+    if (!status.ok() || absl::StartsWith(result_.worker_address, "unix:")) {
+      add("worker_address",
+          absl::StrCat("must be HOST:PORT or [IPV6]:PORT, got \"",
+                       result_.worker_address, "\""));
+    } else if (!absl::EndsWith(result_.worker_address, ":0") &&
+               (result_.worker_address == result_.grpc_address ||
+                result_.worker_address == result_.health_address)) {
+      add("worker_address", "must differ from grpc_address and health_address");
+    }
+  }
+  if (!result_.worker_token_file.empty()) {
+    const absl::Status status =
+        read_worker_token(result_.worker_token_file).status();
+    if (!status.ok()) add("worker_token_file", status.message());
   }
 }
 

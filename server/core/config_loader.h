@@ -33,8 +33,8 @@ absl::StatusOr<config::v1::ServerConfig> parse_server_config(
 // Durations are "1m30s", bytes take the suffixes Ki, Mi and Gi, truth values
 // are true or false. `pipeline` is NAME=DIR[,NAME=DIR…] and replaces all
 // pipelines of the file; a pipeline of the file with the same name keeps its
-// other settings. `ranks` is N for every pipeline or NAME=N[,NAME=N…], and
-// comes after `pipeline`.
+// other settings. `ranks` and `external_ranks` are N for every pipeline or
+// NAME=N[,NAME=N…], and come after `pipeline`.
 absl::Status apply_flag(absl::string_view name, absl::string_view value,
                         config::v1::ServerConfig* config);
 

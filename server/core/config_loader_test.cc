@@ -222,6 +222,87 @@ TEST_F(ConfigLoaderTest, PipelineFlagsReplaceAndKeepOtherSettings) {
   EXPECT_EQ(config.pipelines(1).ranks(), 3);
   ASSERT_TRUE(apply_flag("ranks", "8", &config).ok());
   EXPECT_EQ(config.pipelines(1).ranks(), 8);
+  ASSERT_TRUE(apply_flag("external_ranks", "demo=7", &config).ok());
+  EXPECT_EQ(config.pipelines(0).external_ranks(), 0);
+  EXPECT_EQ(config.pipelines(1).external_ranks(), 7);
+}
+
+// With a token file that is right.
+class ExternalRanksTest : public ConfigLoaderTest {
+ protected:
+  ExternalRanksTest() {
+    token_file_ = directory_ + "/token";
+    std::ofstream(token_file_) << "0123456789abcdef\n";
+    config_ = minimal();
+    config_.mutable_pipelines(0)->set_ranks(3);
+    config_.mutable_pipelines(0)->set_external_ranks(2);
+    config_.set_worker_address("[::1]:8005");
+    config_.set_worker_token_file(token_file_);
+  }
+
+  std::string token_file_;
+  config::v1::ServerConfig config_;
+};
+
+TEST_F(ExternalRanksTest, AreKeptAndPrinted) {
+  const auto config = make_daemon_config(config_);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->pipelines[0].external_ranks, 2);
+  EXPECT_EQ(config->worker_address, "[::1]:8005");
+  EXPECT_EQ(config->worker_token_file, token_file_);
+  const std::string text = print_daemon_config(*config);
+  EXPECT_FALSE(absl::StrContains(text, "0123456789abcdef")) << text;
+  const auto again = make_daemon_config(*parse_server_config(text, "printed"));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(print_daemon_config(*again), text);
+}
+
+TEST_F(ExternalRanksTest, LeaveTheFirstRankToFerryd) {
+  for (const int ranks : {-1, 3, 64}) {
+    config_.mutable_pipelines(0)->set_external_ranks(ranks);
+    const std::vector<std::string> lines = errors(config_);
+    ASSERT_FALSE(lines.empty()) << ranks;
+    EXPECT_TRUE(absl::StartsWith(
+        lines[0],
+        "pipelines[0].external_ranks (--external_ranks): must be 0 to ranks "
+        "- 1 = 2"))
+        << lines[0];
+  }
+}
+
+TEST_F(ExternalRanksTest, NeedAnAddressAndAToken) {
+  config_.clear_worker_address();
+  config_.clear_worker_token_file();
+  EXPECT_EQ(errors(config_),
+            (std::vector<std::string>{
+                "worker_address (--worker_address): is required, since a "
+                "pipeline has external_ranks",
+                "worker_token_file (--worker_token_file): is required, since "
+                "a pipeline has external_ranks"}));
+}
+
+TEST_F(ExternalRanksTest, WithoutThemNothingListens) {
+  config_.mutable_pipelines(0)->clear_external_ranks();
+  EXPECT_EQ(errors(config_),
+            (std::vector<std::string>{
+                "worker_address (--worker_address): must be empty, since no "
+                "pipeline has external_ranks",
+                "worker_token_file (--worker_token_file): must be empty, "
+                "since no pipeline has external_ranks"}));
+}
+
+TEST_F(ExternalRanksTest, NeedThemToBeRight) {
+  config_.set_worker_token_file("/no/such/token");
+  for (const char* address : {"unix:/workers", "nowhere", "127.0.0.1:8001"}) {
+    config_.set_worker_address(address);
+    const std::vector<std::string> lines = errors(config_);
+    ASSERT_EQ(lines.size(), 2u) << address;
+    EXPECT_TRUE(absl::StartsWith(lines[0], "worker_address (--worker_address)"))
+        << lines[0];
+    EXPECT_EQ(lines[1],
+              "worker_token_file (--worker_token_file): cannot read "
+              "\"/no/such/token\"");
+  }
 }
 
 TEST_F(ConfigLoaderTest, GarbageInAFlagNamesTheFlag) {

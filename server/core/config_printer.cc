@@ -14,6 +14,7 @@ std::string print_daemon_config(const DaemonConfig& config) {
     pipeline.set_name(settings.name);
     pipeline.set_path(settings.path);
     pipeline.set_ranks(settings.ranks);
+    pipeline.set_external_ranks(settings.external_ranks);
     *pipeline.mutable_offload() = settings.offload;
     *pipeline.mutable_parallel() = settings.parallel;
   }
@@ -39,6 +40,8 @@ std::string print_daemon_config(const DaemonConfig& config) {
   proto.set_max_num_inference_steps(config.max_num_inference_steps);
   proto.set_max_finished_jobs(config.max_finished_jobs);
   proto.set_worker_path(config.worker_path);
+  proto.set_worker_address(config.worker_address);
+  proto.set_worker_token_file(config.worker_token_file);
   proto.set_intra_op_threads(config.intra_op_threads);
   *proto.mutable_pipeline_load_timeout() =
       to_proto(config.pipeline_load_timeout);

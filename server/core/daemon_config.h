@@ -17,6 +17,8 @@ struct PipelineSettings {
   // Absolute path of the package's directory.
   std::string path;
   int ranks = 1;
+  // The last ones of them; others start their workers.
+  int external_ranks = 0;
   // As written; the worker checks them as a whole. Mode "auto" when nothing is
   // asked for.
   config::v1::OffloadConfig offload;
@@ -53,6 +55,8 @@ struct DaemonConfig {
   int max_finished_jobs = 256;
 
   std::string worker_path;
+  std::string worker_address;
+  std::string worker_token_file;
   int intra_op_threads = 0;
   absl::Duration pipeline_load_timeout = absl::Minutes(30);
   absl::Duration step_timeout = absl::Seconds(120);

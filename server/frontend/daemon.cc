@@ -22,10 +22,14 @@ constexpr absl::Duration kSlice = absl::Milliseconds(20);
 constexpr absl::Duration kRetryDelay = absl::Seconds(5);
 
 // One NAME=ADDRESS a line.
-std::string address_lines(const FrontendServer& server) {
+std::string address_lines(const FrontendServer& server,
+                          const std::string& worker_address) {
   std::string lines = absl::StrCat("grpc=", server.grpc_address(), "\n");
   if (!server.health_address().empty()) {
     absl::StrAppend(&lines, "health=", server.health_address(), "\n");
+  }
+  if (!worker_address.empty()) {
+    absl::StrAppend(&lines, "worker=", worker_address, "\n");
   }
   return lines;
 }
@@ -59,11 +63,13 @@ absl::Status Daemon::start() {
                                              parts_.board, parts_.clock}));
   parts_.reporter->set_listening();
   if (!parts_.config->address_file.empty()) {
-    RETURN_IF_ERROR(write_file_atomically(parts_.config->address_file,
-                                          address_lines(*server_)));
+    RETURN_IF_ERROR(
+        write_file_atomically(parts_.config->address_file,
+                              address_lines(*server_, parts_.worker_address)));
   }
   log_info("listening", {{"grpc_address", server_->grpc_address()},
-                         {"health_address", server_->health_address()}});
+                         {"health_address", server_->health_address()},
+                         {"worker_address", parts_.worker_address}});
   parts_.start_workers();
   return absl::OkStatus();
 }

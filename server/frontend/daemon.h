@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "platform/base/clock.h"
 #include "platform/base/mutex.h"
@@ -50,6 +51,8 @@ class Daemon {
     HealthReporter* reporter;
     EndRequests* end;
     const Clock* clock;
+    // Where external workers connect; empty: nowhere.
+    std::string worker_address = {};
     // Starts the worker groups; returns at once.
     std::function<void()> start_workers;
     // Ends them; blocks until no worker is left.

@@ -21,22 +21,23 @@
 #include "server/frontend/health_reporter.h"
 #include "server/frontend/worker_path.h"
 #include "server/supervisor/generation_manager_pool.h"
+#include "server/supervisor/worker_gate.h"
 #include "server/supervisor/worker_supervisor.h"
 
 namespace ferry {
 namespace {
 
 absl::StatusOr<WorkerSupervisor::Options> supervisor_options(
-    const DaemonConfig& config) {
+    const DaemonConfig& config, WorkerGate* gate) {
   ASSIGN_OR_RETURN(const std::string self, own_path());
   ASSIGN_OR_RETURN(const std::string worker,
                    find_worker(config.worker_path, self));
   int ranks = 0;
   for (const PipelineSettings& pipeline : config.pipelines) {
-    ranks += pipeline.ranks;
+    ranks += pipeline.ranks - pipeline.external_ranks;
   }
   return WorkerSupervisor::options_from(config, worker,
-                                        default_intra_op_threads(ranks));
+                                        default_intra_op_threads(ranks), gate);
 }
 
 WorkerSupervisor::Callbacks supervisor_callbacks(const DaemonConfig& config,
@@ -68,7 +69,12 @@ void exit_now() {
 
 ExitCode run_ferryd(const DaemonConfig& config, EndRequests* end) {
   const Clock& clock = Clock::real();
-  const auto options = supervisor_options(config);
+  const auto gate = WorkerGate::open_for(config, clock);
+  if (!gate.ok()) {
+    log_error("cannot start", {{"error", gate.status().message()}});
+    return kCannotStart;
+  }
+  const auto options = supervisor_options(config, gate->get());
   if (!options.ok()) {
     log_error("cannot start", {{"error", options.status().message()}});
     return kBadConfiguration;
@@ -101,6 +107,7 @@ ExitCode run_ferryd(const DaemonConfig& config, EndRequests* end) {
   parts.reporter = &reporter;
   parts.end = end;
   parts.clock = &clock;
+  if (*gate != nullptr) parts.worker_address = (*gate)->address();
   parts.start_workers = [&supervisor] { supervisor.start(); };
   parts.stop_workers = [&supervisor] { supervisor.stop(); };
   parts.arm_hard_exit = [&] {

@@ -32,6 +32,12 @@ FERRY_SETTING(ranks,
               "Worker processes of each pipeline: N, or NAME=N[,NAME=N...]. "
               "Default: 1.");
 
+FERRY_SETTING(
+    external_ranks,
+    "How many of them, the last ones, others start, with "
+    "ferry_worker --rendezvous on any host: N, or NAME=N[,NAME=N...]. "
+    "Default: 0.");
+
 FERRY_SETTING(grpc_address,
               "Where clients connect: HOST:PORT, [IPV6]:PORT or unix:PATH; "
               "port 0 takes a free one. Default: 127.0.0.1:8001.");
@@ -39,7 +45,8 @@ FERRY_SETTING(health_address,
               "Where only health is served, for probes. Default: nowhere.");
 FERRY_SETTING(address_file,
               "File that gets the bound addresses once ferryd listens, "
-              "`grpc=ADDRESS` and `health=ADDRESS`. Default: none.");
+              "`grpc=ADDRESS`, `health=ADDRESS` and `worker=ADDRESS`. "
+              "Default: none.");
 FERRY_SETTING(max_inflight,
               "Calls at a time; 32 of them are kept for calls that answer at "
               "once. Default: 256.");
@@ -81,6 +88,12 @@ FERRY_SETTING(max_finished_jobs,
 FERRY_SETTING(worker_path,
               "Worker program. Default: ../worker/ferry_worker or "
               "ferry_worker, seen from ferryd's directory.");
+FERRY_SETTING(worker_address,
+              "Where the workers of external ranks connect: HOST:PORT or "
+              "[IPV6]:PORT, on a network that you trust. Default: nowhere.");
+FERRY_SETTING(worker_token_file,
+              "File with the token that they show: 16 to 256 printable "
+              "characters. Default: none.");
 FERRY_SETTING(intra_op_threads,
               "Threads of one operator in a worker. Default: 0, the CPUs that "
               "may be used divided by the ranks.");

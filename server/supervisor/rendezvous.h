@@ -8,8 +8,9 @@ namespace ferry {
 struct Rendezvous {
   // 128 random bits in hexadecimal.
   std::string incarnation;
-  // HOST:PORT.
+  // HOST:PORT or [IPV6]:PORT, and its host alone, in numbers.
   std::string store_address;
+  std::string store_host;
 };
 
 }  // namespace ferry

@@ -1,7 +1,5 @@
 #include "server/supervisor/worker_group.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cassert>
 #include <thread>
@@ -13,18 +11,16 @@
 #include "platform/base/error_info.h"
 #include "platform/base/random_hex.h"
 #include "platform/base/status_macros.h"
-#include "platform/os/bound_socket.h"
+#include "platform/os/host_port.h"
+#include "platform/os/tcp_socket.h"
 #include "server/core/errors.h"
+#include "server/supervisor/external_worker.h"
+#include "server/supervisor/own_worker.h"
 
 namespace ferry {
 namespace {
 
-std::string host_name() {
-  char name[256] = {};
-  gethostname(name, sizeof(name) - 1);
-  return name;
-}
-
+constexpr char kLoopback[] = "127.0.0.1";
 // 32 bits each.
 constexpr int kIncarnationWords = 4;
 
@@ -69,21 +65,49 @@ absl::Status WorkerGroup::load() {
 }
 
 absl::Status WorkerGroup::start_processes() {
-  BoundSocket store;
+  // First, since it may take long: nothing else holds a device meanwhile.
+  ASSIGN_OR_RETURN(const WorkerGate::Connections external, take_external());
+  UniqueFd store;
   if (settings_.ranks > 1) {
-    ASSIGN_OR_RETURN(store, bind_to_loopback());
-    rendezvous_ = {random_hex(kIncarnationWords), store.address};
+    ASSIGN_OR_RETURN(store, make_rendezvous(external));
   }
-  for (int rank = 0; rank < settings_.ranks; ++rank) {
-    ASSIGN_OR_RETURN(
-        std::unique_ptr<WorkerProcess> process,
-        WorkerProcess::start(
-            settings_, {rank, generation_}, spawner_, drain_,
-            [this, rank](const std::string& why) { on_lost(rank, why); },
-            rank == 0 ? store.fd.get() : -1));
-    processes_.push_back(std::move(process));
+  for (int rank = 0; rank < settings_.ranks - settings_.external_ranks;
+       ++rank) {
+    ASSIGN_OR_RETURN(OwnWorker::Started worker,
+                     OwnWorker::start(settings_, rank, generation_, spawner_,
+                                      drain_, rank == 0 ? store.get() : -1));
+    add_process(std::move(worker.link), std::move(worker.socket));
+  }
+  for (const auto& connection : external) {
+    UniqueFd socket = connection->take_socket();
+    add_process(std::make_unique<ExternalWorker>(connection),
+                std::move(socket));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<WorkerGate::Connections> WorkerGroup::take_external() const {
+  if (settings_.external_ranks == 0) return WorkerGate::Connections();
+  return settings_.gate->take(settings_.pipeline, settings_.load_timeout);
+}
+
+absl::StatusOr<UniqueFd> WorkerGroup::make_rendezvous(
+    const WorkerGate::Connections& external) {
+  const std::string host =
+      external.empty() ? kLoopback : external[0]->local_host();
+  ASSIGN_OR_RETURN(UniqueFd store, bind_tcp({host, 0}));
+  ASSIGN_OR_RETURN(const HostPort address, local_address(store));
+  rendezvous_ = {random_hex(kIncarnationWords), address.to_string(), host};
+  return store;
+}
+
+void WorkerGroup::add_process(std::unique_ptr<WorkerLink> link,
+                              UniqueFd socket) {
+  const int rank = static_cast<int>(processes_.size());
+  processes_.push_back(std::make_unique<WorkerProcess>(
+      settings_, WorkerProcess::Position{rank, generation_}, std::move(link),
+      std::move(socket),
+      [this, rank](const std::string& why) { on_lost(rank, why); }));
 }
 
 void WorkerGroup::join_waves() {
@@ -213,9 +237,12 @@ absl::Status WorkerGroup::result_locked() const {
 }
 
 void WorkerGroup::request_stop() {
-  MutexLock lock(&mutex_);
-  stop_requested_ = true;
-  changed_.notify_all();
+  {
+    MutexLock lock(&mutex_);
+    stop_requested_ = true;
+    changed_.notify_all();
+  }
+  if (settings_.external_ranks > 0) settings_.gate->close(settings_.pipeline);
 }
 
 void WorkerGroup::end() {
@@ -257,12 +284,11 @@ v1::Pipeline WorkerGroup::description() const {
   v1::Pipeline description = loaded_[0]->pipeline();
   description.set_name(settings_.pipeline);
   description.set_generation(generation_);
-  const std::string host = host_name();
   for (size_t i = 0; i < processes_.size(); ++i) {
     v1::Rank& rank = *description.add_ranks();
     rank.set_index(static_cast<int32_t>(i));
-    rank.set_pid(processes_[i]->pid());
-    rank.set_host(host);
+    rank.set_pid(processes_[i]->place().pid);
+    rank.set_host(processes_[i]->place().host);
     rank.set_device(loaded_[i]->device());
   }
   return description;

@@ -12,10 +12,13 @@
 #include "ferry/worker/v1/worker_service.pb.h"
 #include "platform/base/mutex.h"
 #include "platform/os/process_spawner.h"
+#include "platform/os/unique_fd.h"
 #include "server/core/rank.h"
 #include "server/supervisor/log_drain.h"
 #include "server/supervisor/rendezvous.h"
 #include "server/supervisor/wave_coordinator.h"
+#include "server/supervisor/worker_gate.h"
+#include "server/supervisor/worker_link.h"
 #include "server/supervisor/worker_process.h"
 #include "server/supervisor/worker_settings.h"
 #include "server/supervisor/worker_state.h"
@@ -42,7 +45,8 @@ class WorkerGroup {
   WorkerGroup(const WorkerGroup&) = delete;
   WorkerGroup& operator=(const WorkerGroup&) = delete;
 
-  // Starts every rank and makes it load. Blocks until all are ready: kReady.
+  // Waits until workers for all external ranks are there, starts the others,
+  // and makes every rank load. Blocks until all are ready: kReady.
   // REQUIRES: the state is kStarting.
   absl::Status load() EXCLUDES_LOCK(mutex_);
   // Whether load() failed with an error that a worker reported: the package or
@@ -77,6 +81,13 @@ class WorkerGroup {
 
   // With several ranks, makes the place where they meet.
   absl::Status start_processes() EXCLUDES_LOCK(mutex_);
+  // The workers of external ranks; none where there are none.
+  absl::StatusOr<WorkerGate::Connections> take_external() const;
+  // Makes the place where ranks meet: on the loopback interface, or where the
+  // external ones have reached this host. Returns the store's socket.
+  absl::StatusOr<UniqueFd> make_rendezvous(
+      const WorkerGate::Connections& external);
+  void add_process(std::unique_ptr<WorkerLink> link, UniqueFd socket);
   // Before any of them loads: whoever is first may want a wave of all.
   void join_waves();
   void on_wave_wanted(int rank, int64_t last_wave) EXCLUDES_LOCK(mutex_);

@@ -1,38 +1,23 @@
 #include "server/supervisor/worker_process.h"
 
-#include <signal.h>
-
 #include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "ferry/config/v1/platform_config.pb.h"
 #include "grpcpp/client_context.h"
-#include "platform/base/status_macros.h"
-#include "platform/os/exit_status.h"
-#include "platform/os/pipe.h"
-#include "platform/os/socket_pair.h"
 #include "server/core/platform_settings.h"
 #include "server/core/proto_time.h"
 #include "server/ipc/fd_channel.h"
 #include "server/ipc/grpc_status.h"
-#include "server/ipc/worker_exit.h"
+#include "server/supervisor/own_worker.h"
 
 namespace ferry {
 namespace {
 
-// The kernel shall take workers before ferryd and before most else.
-constexpr int kOomScoreAdj = 500;
-// Where the child finds what it inherits, in this order.
-constexpr int kIpcFd = 3;
-constexpr int kLifelineFd = 4;
-constexpr int kStoreFd = 5;
 // A process whose connection has ended ends itself within this time, or is
 // taken for broken.
 constexpr absl::Duration kExitGrace = absl::Seconds(1);
-// What it wrote last is read within this time of its end, unless a child of
-// its own holds the pipe.
-constexpr absl::Duration kTailTimeout = absl::Seconds(1);
 
 std::chrono::system_clock::time_point deadline_in(absl::Duration timeout) {
   return std::chrono::system_clock::now() + absl::ToChronoMicroseconds(timeout);
@@ -52,49 +37,16 @@ config::v1::PlatformConfig platform_config(const PlatformSettings& settings) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::start(
-    const WorkerSettings& settings, Position position, ProcessSpawner& spawner,
-    LogDrain& drain, OnLost on_lost, int store_fd) {
-  ASSIGN_OR_RETURN(SocketPair ipc, make_socket_pair());
-  ASSIGN_OR_RETURN(Pipe lifeline, make_pipe());
-  ASSIGN_OR_RETURN(Pipe output, make_pipe());
-  SubprocessOptions options;
-  options.argv = settings.command;
-  options.argv.push_back(absl::StrCat("--ipc_fd=", kIpcFd));
-  options.argv.push_back(absl::StrCat("--lifeline_fd=", kLifelineFd));
-  options.argv.push_back(absl::StrCat("--rank=", position.rank));
-  options.argv.push_back(absl::StrCat("--generation=", position.generation));
-  options.inherited = {ipc.second.get(), lifeline.read_end.get()};
-  if (store_fd >= 0) options.inherited.push_back(store_fd);
-  options.stdout_fd = output.write_end.get();
-  options.stderr_fd = output.write_end.get();
-  options.oom_score_adj = kOomScoreAdj;
-  ASSIGN_OR_RETURN(std::unique_ptr<Subprocess> process, spawner.spawn(options));
-  std::shared_ptr<LogTail> tail =
-      drain.add({settings.pipeline, position.rank}, std::move(output.read_end));
-  // The child's ends must not stay open here, else their other ends never see
-  // an end.
-  ipc.second.reset();
-  lifeline.read_end.reset();
-  output.write_end.reset();
-  return std::unique_ptr<WorkerProcess>(new WorkerProcess(
-      settings, position, std::move(process), std::move(tail),
-      std::move(ipc.first), std::move(lifeline.write_end), std::move(on_lost)));
-}
-
 WorkerProcess::WorkerProcess(const WorkerSettings& settings, Position position,
-                             std::unique_ptr<Subprocess> process,
-                             std::shared_ptr<LogTail> tail, UniqueFd ipc,
-                             UniqueFd lifeline, OnLost on_lost)
+                             std::unique_ptr<WorkerLink> link, UniqueFd socket,
+                             OnLost on_lost)
     : settings_(settings),
       position_(position),
-      process_(std::move(process)),
-      tail_(std::move(tail)),
-      channel_(channel_over_fd(std::move(ipc))),
+      link_(std::move(link)),
+      channel_(channel_over_fd(std::move(socket))),
       stub_(worker::v1::WorkerService::NewStub(channel_)),
       rank_(std::make_shared<GrpcRank>(settings.pipeline, channel_)),
       on_lost_(std::move(on_lost)),
-      lifeline_(std::move(lifeline)),
       watcher_([this] { watch(); }) {}
 
 WorkerProcess::~WorkerProcess() { stop(absl::ZeroDuration()); }
@@ -129,6 +81,7 @@ absl::StatusOr<worker::v1::LoadPipelineResponse> WorkerProcess::load(
   request.set_rank(position_.rank);
   request.set_world_size(settings_.ranks);
   request.set_generation(position_.generation);
+  request.set_device_index(place().device_index);
   request.set_intra_op_threads(settings_.intra_op_threads);
   *request.mutable_offload() = settings_.offload;
   *request.mutable_parallel() = settings_.parallel;
@@ -137,7 +90,9 @@ absl::StatusOr<worker::v1::LoadPipelineResponse> WorkerProcess::load(
     worker::v1::Rendezvous& meeting = *request.mutable_rendezvous();
     meeting.set_incarnation(rendezvous->incarnation);
     meeting.set_store_address(rendezvous->store_address);
-    if (position_.rank == 0) meeting.set_store_fd(kStoreFd);
+    if (position_.rank == 0) meeting.set_store_fd(OwnWorker::kStoreFd);
+    meeting.set_listen_host(place().listen_host.empty() ? rendezvous->store_host
+                                                        : place().listen_host);
     *meeting.mutable_join_timeout() = to_proto(settings_.load_timeout);
     *meeting.mutable_operation_timeout() = to_proto(settings_.step_timeout);
   }
@@ -149,24 +104,21 @@ absl::StatusOr<worker::v1::LoadPipelineResponse> WorkerProcess::load(
   return response;
 }
 
-void WorkerProcess::kill() { process_->send_signal(SIGKILL); }
+void WorkerProcess::kill() { link_->kill(); }
 
-void WorkerProcess::interrupt() { process_->send_signal(SIGTERM); }
+void WorkerProcess::interrupt() { link_->interrupt(); }
 
 void WorkerProcess::stop(absl::Duration grace) {
   {
     MutexLock lock(&mutex_);
     stopping_ = true;
   }
-  process_->terminate(grace);
+  link_->terminate(grace);
   if (watcher_.joinable()) watcher_.join();
 }
 
 std::vector<std::string> WorkerProcess::last_lines() {
-  if (process_->wait_for(absl::ZeroDuration()).has_value()) {
-    tail_->wait_closed(kTailTimeout);
-  }
-  return tail_->lines();
+  return link_->last_lines();
 }
 
 void WorkerProcess::watch() {
@@ -174,9 +126,8 @@ void WorkerProcess::watch() {
                             settings_.cancel_grace});
   std::optional<std::string> why;
   while (!why.has_value()) {
-    const std::optional<ExitStatus> status =
-        process_->wait_for(settings_.heartbeat_interval);
-    why = status.has_value() ? describe_worker_exit(*status) : check(monitor);
+    why = link_->wait_for(settings_.heartbeat_interval);
+    if (!why.has_value()) why = check(monitor);
   }
   if (!stopping()) on_lost_(*why);
 }
@@ -190,8 +141,8 @@ std::optional<std::string> WorkerProcess::check(HeartbeatMonitor& monitor) {
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     return monitor.on_timeout();
   }
-  const std::optional<ExitStatus> exit = process_->wait_for(kExitGrace);
-  if (exit.has_value()) return describe_worker_exit(*exit);
+  const std::optional<std::string> end = link_->wait_for(kExitGrace);
+  if (end.has_value()) return end;
   return absl::StrCat("broke its connection: ", status.error_message());
 }
 

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,31 +11,27 @@
 #include "ferry/worker/v1/worker_service.grpc.pb.h"
 #include "grpcpp/channel.h"
 #include "platform/base/mutex.h"
-#include "platform/os/process_spawner.h"
-#include "platform/os/subprocess.h"
 #include "platform/os/unique_fd.h"
 #include "server/ipc/grpc_rank.h"
 #include "server/ipc/grpc_waves.h"
 #include "server/supervisor/heartbeat_monitor.h"
-#include "server/supervisor/log_drain.h"
-#include "server/supervisor/log_tail.h"
 #include "server/supervisor/rendezvous.h"
+#include "server/supervisor/worker_link.h"
 #include "server/supervisor/worker_settings.h"
 
 namespace ferry {
 
-// The process of one rank: starts it, watches it, ends it.
+// The worker of one rank: watches it, makes it load, ends it.
 //
-// A thread of its own sees the end of the process at once (pidfd) and asks for
+// A thread of its own sees the end of the worker at once and asks for
 // heartbeats between. It says why the rank is lost, and then only stop() is
 // left to be called.
 //
-// Ownership: spawner and drain must outlive it. The destructor kills and reaps.
+// Ownership: owns the link to the worker. The destructor kills.
 // Threads: thread-safe but for destruction; join_waves(), watch_waves() and
 //   leave_waves() belong to one thread. `on_lost` runs on threads of this
 //   object and must not wait for it; the first call counts.
-// Errors: the process cannot be started: start() says so. Everything later is
-//   a loss.
+// Errors: everything is a loss.
 class WorkerProcess {
  public:
   struct Position {
@@ -47,11 +41,10 @@ class WorkerProcess {
   // `why` is one clause about the rank, such as "exited with code 3".
   using OnLost = std::function<void(const std::string& why)>;
 
-  // `store_fd` is for rank 0 of a group that meets: the process inherits it.
-  static absl::StatusOr<std::unique_ptr<WorkerProcess>> start(
-      const WorkerSettings& settings, Position position,
-      ProcessSpawner& spawner, LogDrain& drain, OnLost on_lost,
-      int store_fd = -1);
+  // `socket` is the one that the worker serves on.
+  WorkerProcess(const WorkerSettings& settings, Position position,
+                std::unique_ptr<WorkerLink> link, UniqueFd socket,
+                OnLost on_lost);
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
@@ -74,25 +67,20 @@ class WorkerProcess {
 
   // Kills it. Returns at once; every call that waits for the rank fails soon.
   void kill();
-  // Asks it to end, with SIGTERM. Returns at once.
+  // Asks it to end. Returns at once.
   void interrupt();
-  // Ends it: SIGTERM, SIGKILL after `grace`. Blocks until
-  // it has been reaped and is not watched any more. on_lost is not called for
-  // this end.
+  // Ends it: asks it, and kills it after `grace`. Blocks until nothing is left
+  // of it here, and it is not watched any more. on_lost is not called for this
+  // end.
   void stop(absl::Duration grace) EXCLUDES_LOCK(mutex_);
 
-  pid_t pid() const { return process_->pid(); }
+  const WorkerLink::Place& place() const { return link_->place(); }
   // The last lines it wrote: all of them once it has ended.
   std::vector<std::string> last_lines();
   // What the scheduler may ask of it.
   const std::shared_ptr<GrpcRank>& rank() const { return rank_; }
 
  private:
-  WorkerProcess(const WorkerSettings& settings, Position position,
-                std::unique_ptr<Subprocess> process,
-                std::shared_ptr<LogTail> tail, UniqueFd ipc, UniqueFd lifeline,
-                OnLost on_lost);
-
   void watch() EXCLUDES_LOCK(mutex_);
   // One heartbeat; returns why the rank is lost, or nothing.
   std::optional<std::string> check(HeartbeatMonitor& monitor);
@@ -101,13 +89,11 @@ class WorkerProcess {
   // Constant after construction, and thread-safe.
   const WorkerSettings settings_;
   const Position position_;
-  const std::unique_ptr<Subprocess> process_;
-  const std::shared_ptr<LogTail> tail_;
+  const std::unique_ptr<WorkerLink> link_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<worker::v1::WorkerService::Stub> stub_;
   const std::shared_ptr<GrpcRank> rank_;
   const OnLost on_lost_;
-  const UniqueFd lifeline_;
   std::unique_ptr<GrpcWaves> waves_;
 
   mutable Mutex mutex_;

@@ -6,6 +6,7 @@
 #include "absl/time/time.h"
 #include "ferry/config/v1/offload_config.pb.h"
 #include "server/core/platform_settings.h"
+#include "server/supervisor/worker_gate.h"
 
 namespace ferry {
 
@@ -22,10 +23,16 @@ struct WorkerSettings {
   config::v1::OffloadConfig offload;
   config::v1::ParallelConfig parallel;
   int ranks = 1;
+  // The last ones of them, whose workers come in by the gate: at most ranks
+  // − 1. The gate may be null where there are none, and else outlives all
+  // workers.
+  int external_ranks = 0;
+  WorkerGate* gate = nullptr;
   int intra_op_threads = 1;
   PlatformSettings platform;
 
-  // From the start of the load to its end.
+  // From the start of the load to its end, and before that, until external
+  // workers have come.
   absl::Duration load_timeout = absl::Minutes(30);
   // Between two heartbeats.
   absl::Duration heartbeat_interval = absl::Seconds(1);

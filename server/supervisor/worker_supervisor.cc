@@ -18,7 +18,7 @@ void log_worker_line(const LogDrain::Source& source, absl::string_view line) {
 
 WorkerSupervisor::Options WorkerSupervisor::options_from(
     const DaemonConfig& config, const std::string& default_worker,
-    int default_threads) {
+    int default_threads, WorkerGate* gate) {
   Options options;
   for (const PipelineSettings& pipeline : config.pipelines) {
     PipelineKeeper::Options keeper;
@@ -30,6 +30,8 @@ WorkerSupervisor::Options WorkerSupervisor::options_from(
     worker.offload = pipeline.offload;
     worker.parallel = pipeline.parallel;
     worker.ranks = pipeline.ranks;
+    worker.external_ranks = pipeline.external_ranks;
+    worker.gate = gate;
     worker.intra_op_threads =
         config.intra_op_threads > 0 ? config.intra_op_threads : default_threads;
     worker.platform = config.platform;

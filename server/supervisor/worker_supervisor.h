@@ -13,6 +13,7 @@
 #include "server/supervisor/log_drain.h"
 #include "server/supervisor/pipeline_keeper.h"
 #include "server/supervisor/rank_pool.h"
+#include "server/supervisor/worker_gate.h"
 
 namespace ferry {
 
@@ -43,10 +44,11 @@ class WorkerSupervisor {
   };
 
   // What `config` says. `default_worker` is the worker's path when it says
-  // none; `default_threads` the same for intra_op_threads.
+  // none; `default_threads` the same for intra_op_threads. `gate` is null where
+  // there are no external ranks, and else outlives the supervisor.
   static Options options_from(const DaemonConfig& config,
                               const std::string& default_worker,
-                              int default_threads);
+                              int default_threads, WorkerGate* gate);
 
   WorkerSupervisor(Options options, Callbacks callbacks,
                    PipelineDirectory& directory, RankPool& pool,

@@ -1,13 +1,10 @@
 #include "server/worker/join_group.h"
 
-#include <cstdint>
 #include <string>
 #include <utility>
 
 #include "absl/memory/memory.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "platform/base/clock.h"
 #include "platform/base/fault_point.h"
@@ -21,28 +18,27 @@
 #include "platform/distributed/prefix_store.h"
 #include "platform/distributed/recorded_host_communicator.h"
 #include "platform/distributed/simulated/simulated_communicator.h"
+#include "platform/os/host_port.h"
 #include "platform/os/unique_fd.h"
 #include "server/core/proto_time.h"
 
 namespace ferry {
 namespace {
 
-struct Address {
-  std::string host;
-  uint16_t port = 0;
-};
+// HOST:PORT or [IPV6]:PORT.
+absl::StatusOr<HostPort> parse_address(const std::string& text) {
+  const absl::StatusOr<HostPort> address = parse_host_port(text);
+  if (address.ok() && address->port != 0) return address;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "rendezvous.store_address: \"", text, "\" is no address to dial"));
+}
 
-// HOST:PORT.
-absl::StatusOr<Address> parse_address(const std::string& text) {
-  const size_t colon = text.rfind(':');
-  uint32_t port = 0;
-  if (colon == std::string::npos || colon == 0 ||
-      !absl::SimpleAtoi(text.substr(colon + 1), &port) || port == 0 ||
-      port > 65535) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "rendezvous.store_address: \"", text, "\" is not HOST:PORT"));
-  }
-  return Address{text.substr(0, colon), static_cast<uint16_t>(port)};
+GlooOptions gloo_options(const worker::v1::Rendezvous& meeting,
+                         absl::Duration join_timeout) {
+  GlooOptions options;
+  if (!meeting.listen_host().empty()) options.address = meeting.listen_host();
+  options.timeout = join_timeout;
+  return options;
 }
 
 }  // namespace
@@ -59,11 +55,9 @@ absl::Status JoinedGroup::status() const {
 
 absl::Status JoinedGroup::join_devices(Platform& platform, Store& store,
                                        int rank, int size,
-                                       absl::Duration join_timeout,
+                                       const GlooOptions& gloo,
                                        absl::Duration timeout) {
   if (auto* const device = dynamic_cast<SimulatedDevice*>(platform.device())) {
-    GlooOptions gloo;
-    gloo.timeout = join_timeout;
     ASSIGN_OR_RETURN(std::unique_ptr<HostCommunicator> host,
                      join_gloo_group(store, rank, size, gloo));
     SimulatedCommunicatorOptions options;
@@ -76,7 +70,7 @@ absl::Status JoinedGroup::join_devices(Platform& platform, Store& store,
   if (auto* const device = dynamic_cast<CudaDevice*>(platform.device())) {
     ASSIGN_OR_RETURN(nccl_, NcclLibrary::open());
     NcclOptions options;
-    options.join_timeout = join_timeout;
+    options.join_timeout = gloo.timeout;
     options.timeout = timeout;
     options.recorder = &gathers_;
     ASSIGN_OR_RETURN(
@@ -99,7 +93,7 @@ absl::StatusOr<std::unique_ptr<JoinedGroup>> JoinedGroup::join(
                      " ranks that share weights need one"));
   }
   const worker::v1::Rendezvous& meeting = request.rendezvous();
-  ASSIGN_OR_RETURN(const Address address,
+  ASSIGN_OR_RETURN(const HostPort address,
                    parse_address(meeting.store_address()));
   ASSIGN_OR_RETURN(const absl::Duration join_timeout,
                    from_proto(meeting.join_timeout()));
@@ -114,16 +108,15 @@ absl::StatusOr<std::unique_ptr<JoinedGroup>> JoinedGroup::join(
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<TcpStore> store,
                    TcpStore::connect(address.host, address.port, join_timeout));
-  GlooOptions gloo;
-  gloo.timeout = join_timeout;
+  const GlooOptions gloo = gloo_options(meeting, join_timeout);
   PrefixStore control(*store, absl::StrCat(meeting.incarnation(), "/control"));
   ASSIGN_OR_RETURN(std::unique_ptr<HostCommunicator> votes,
                    join_gloo_group(control, rank, size, gloo));
   group->ranks_.control = std::make_unique<RecordedHostCommunicator>(
       std::move(votes), group->votes_);
   PrefixStore weights(*store, absl::StrCat(meeting.incarnation(), "/weights"));
-  RETURN_IF_ERROR(group->join_devices(platform, weights, rank, size,
-                                      join_timeout, timeout));
+  RETURN_IF_ERROR(
+      group->join_devices(platform, weights, rank, size, gloo, timeout));
   group->ranks_.timeout = timeout;
   group->ranks_.start_timeout = join_timeout;
   return group;

@@ -9,6 +9,7 @@
 #include "offload/distributed/rank_group.h"
 #include "platform/device/platform.h"
 #include "platform/distributed/flight_recorder.h"
+#include "platform/distributed/gloo/gloo_options.h"
 #include "platform/distributed/nccl/nccl_api.h"
 #include "platform/distributed/store.h"
 #include "platform/distributed/tcp_store/tcp_store.h"
@@ -38,7 +39,7 @@ class JoinedGroup {
   JoinedGroup(int rank, int size);
 
   absl::Status join_devices(Platform& platform, Store& store, int rank,
-                            int size, absl::Duration join_timeout,
+                            int size, const GlooOptions& gloo,
                             absl::Duration timeout);
 
   // Null but on rank 0.

@@ -8,8 +8,9 @@
 
 namespace ferry {
 
-Lifeline::Lifeline(UniqueFd read_end)
-    : read_end_(std::move(read_end)),
+Lifeline::Lifeline(UniqueFd end, int exit_code)
+    : end_(std::move(end)),
+      exit_code_(exit_code),
       stop_(eventfd(0, EFD_CLOEXEC)),
       thread_([this] { watch(); }) {}
 
@@ -20,11 +21,11 @@ Lifeline::~Lifeline() {
 
 void Lifeline::watch() {
   while (true) {
-    pollfd fds[] = {{read_end_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
+    // Of a pipe, its end is told in any case.
+    pollfd fds[] = {{end_.get(), POLLRDHUP, 0}, {stop_.get(), POLLIN, 0}};
     if (poll(fds, 2, -1) < 0) continue;
     if (fds[1].revents != 0) return;
-    // Nobody writes to the pipe: this is its end.
-    _exit(0);
+    _exit(exit_code_);
   }
 }
 

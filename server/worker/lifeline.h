@@ -6,18 +6,20 @@
 
 namespace ferry {
 
-// Ends this process as soon as ferryd is gone: the other end of the pipe is
-// held by ferryd alone, and the kernel closes it however ferryd ends.
+// Ends this process as soon as ferryd is gone: the other end of a pipe is held
+// by ferryd alone, and the kernel closes it however ferryd ends. Of a worker
+// that has dialled ferryd it is the connection, which ferryd may end, too.
 //
-// It stands beside the kernel's parent-death signal, which a changed parent
-// (a debugger, a wrapper script) would lose.
+// The pipe stands beside the kernel's parent-death signal, which a changed
+// parent (a debugger, a wrapper script) would lose.
 //
 // Threads: has one of its own; it calls _exit, since nothing that could be
 //   cleaned up is wanted any more.
 class Lifeline {
  public:
-  // Takes the pipe's reading end. REQUIRES: valid.
-  explicit Lifeline(UniqueFd read_end);
+  // Takes the pipe's reading end, or a socket whose data others read.
+  // `exit_code` is how the process ends. REQUIRES: valid.
+  explicit Lifeline(UniqueFd end, int exit_code = 0);
   ~Lifeline();
   Lifeline(const Lifeline&) = delete;
   Lifeline& operator=(const Lifeline&) = delete;
@@ -25,7 +27,8 @@ class Lifeline {
  private:
   void watch();
 
-  const UniqueFd read_end_;
+  const UniqueFd end_;
+  const int exit_code_;
   const UniqueFd stop_;
   std::thread thread_;
 };

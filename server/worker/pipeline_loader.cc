@@ -75,8 +75,7 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
   ASSIGN_OR_RETURN(parts.config, offload_config(request));
   ASSIGN_OR_RETURN(PlatformOptions options,
                    platform_options(request.platform()));
-  // Each rank has the device of its number.
-  options.cuda.index = request.rank();
+  options.cuda.index = request.device_index();
   options.cuda.pin_host_memory = parts.config.pin_memory();
   ASSIGN_OR_RETURN(parts.platform, get_platform(options));
   Platform& platform = *parts.platform;

@@ -208,7 +208,7 @@ TEST_F(PipelineLoaderTest, NamesWhatIsWrongWithThePlatform) {
   worker::v1::LoadPipelineRequest request = request_;
   request.mutable_platform()->set_platform("cuda");
   // No machine has so many.
-  request.set_rank(99);
+  request.set_device_index(99);
   EXPECT_THAT(std::string(load_pipeline(request).status().message()),
               HasSubstr("platform: cuda: "));
   request.mutable_platform()->set_platform("simulated");

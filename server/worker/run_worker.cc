@@ -4,25 +4,28 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "platform/base/clock.h"
 #include "platform/base/error_info.h"
 #include "platform/base/fault_point.h"
 #include "platform/base/logging.h"
-#include "platform/base/mutex.h"
 #include "platform/base/status_macros.h"
 #include "platform/os/signal_watcher.h"
 #include "platform/os/unique_fd.h"
 #include "server/ipc/fd_channel.h"
 #include "server/ipc/worker_exit.h"
+#include "server/worker/dial_ferryd.h"
 #include "server/worker/lifeline.h"
 #include "server/worker/loaded_pipeline.h"
+#include "server/worker/stop_request.h"
 #include "server/worker/worker_service_impl.h"
 
 namespace ferry {
@@ -31,45 +34,15 @@ namespace {
 // How long calls may go on after SIGTERM before they are cancelled.
 constexpr std::chrono::milliseconds kShutdownGrace(100);
 // How long ferryd has to end the rest of a group that lost a rank.
-constexpr std::chrono::seconds kGroupGrace(5);
-
-// Set by a signal, awaited by main.
-class StopRequest {
- public:
-  void request() EXCLUDES_LOCK(mutex_) {
-    MutexLock lock(&mutex_);
-    requested_ = true;
-    changed_.notify_all();
-  }
-
-  void wait() EXCLUDES_LOCK(mutex_) {
-    MutexLock lock(&mutex_);
-    while (!requested_) changed_.wait(&mutex_);
-  }
-
-  void wait_for(std::chrono::nanoseconds timeout) EXCLUDES_LOCK(mutex_) {
-    const auto deadline = std::chrono::steady_clock::now() + timeout;
-    MutexLock lock(&mutex_);
-    while (!requested_) {
-      const auto left = deadline - std::chrono::steady_clock::now();
-      if (left <= left.zero()) return;
-      changed_.wait_for(&mutex_, left);
-    }
-  }
-
- private:
-  Mutex mutex_;
-  CondVar changed_;
-  bool requested_ GUARDED_BY(mutex_) = false;
-};
+constexpr absl::Duration kGroupGrace = absl::Seconds(5);
 
 absl::StatusOr<UniqueFd> take_fd(const char* flag, int fd) {
   const int flags = fd < 0 ? -1 : fcntl(fd, F_GETFD);
   if (flags < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(flag, "=", fd,
-                     " is no open descriptor; ferryd starts workers, they are "
-                     "not started by hand"));
+                     " is no open descriptor; ferryd starts workers, others "
+                     "give --rendezvous"));
   }
   fcntl(fd, F_SETFD, flags | FD_CLOEXEC);
   return UniqueFd(fd);
@@ -87,17 +60,8 @@ absl::StatusOr<UniqueFd> take_fd(const char* flag, int fd) {
   _exit(is_device ? kWorkerDeviceFailed : kWorkerGroupFailed);
 }
 
-}  // namespace
-
-absl::Status run_worker(const WorkerOptions& options, PipelineLoader loader) {
-  StopRequest stop;
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<SignalWatcher> signals,
-      SignalWatcher::create({SIGTERM, SIGINT}, [&](int) { stop.request(); }));
-  ASSIGN_OR_RETURN(UniqueFd ipc, take_fd("--ipc_fd", options.ipc_fd));
-  ASSIGN_OR_RETURN(UniqueFd lifeline_fd,
-                   take_fd("--lifeline_fd", options.lifeline_fd));
-  const Lifeline lifeline(std::move(lifeline_fd));
+// Until it is asked to stop.
+absl::Status serve(UniqueFd ipc, StopRequest& stop, PipelineLoader loader) {
   // Outlives the server, which calls it.
   WorkerServiceImpl service(
       std::move(loader),
@@ -113,6 +77,37 @@ absl::Status run_worker(const WorkerOptions& options, PipelineLoader loader) {
   stop.wait();
   server->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<SignalWatcher>> watch_signals(
+    StopRequest& stop) {
+  return SignalWatcher::create({SIGTERM, SIGINT}, [&](int) { stop.request(); });
+}
+
+}  // namespace
+
+absl::Status run_worker(const WorkerOptions& options, PipelineLoader loader) {
+  StopRequest stop;
+  ASSIGN_OR_RETURN(const std::unique_ptr<SignalWatcher> signals,
+                   watch_signals(stop));
+  ASSIGN_OR_RETURN(UniqueFd ipc, take_fd("--ipc_fd", options.ipc_fd));
+  ASSIGN_OR_RETURN(UniqueFd lifeline_fd,
+                   take_fd("--lifeline_fd", options.lifeline_fd));
+  const Lifeline lifeline(std::move(lifeline_fd));
+  return serve(std::move(ipc), stop, std::move(loader));
+}
+
+absl::Status run_external_worker(const DialOptions& options,
+                                 PipelineLoader loader) {
+  StopRequest stop;
+  ASSIGN_OR_RETURN(const std::unique_ptr<SignalWatcher> signals,
+                   watch_signals(stop));
+  ASSIGN_OR_RETURN(UniqueFd socket, dial_ferryd(options, stop));
+  // gRPC closes its own.
+  UniqueFd control(fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
+  if (!control.valid()) return absl::ErrnoToStatus(errno, "a connection");
+  const Lifeline lifeline(std::move(control), kWorkerConnectionEnded);
+  return serve(std::move(socket), stop, std::move(loader));
 }
 
 }  // namespace ferry

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "absl/status/status.h"
+#include "server/worker/dial_ferryd.h"
 #include "server/worker/loaded_pipeline.h"
 
 namespace ferry {
@@ -19,5 +20,11 @@ struct WorkerOptions {
 // REQUIRES: called once, before the process has other threads.
 // Errors name the flag that is wrong.
 absl::Status run_worker(const WorkerOptions& options, PipelineLoader loader);
+
+// The same for a worker that somebody else than ferryd has started: dials
+// ferryd first. Ends the process with kWorkerConnectionEnded when the
+// connection ends. Errors: those of dial_ferryd().
+absl::Status run_external_worker(const DialOptions& options,
+                                 PipelineLoader loader);
 
 }  // namespace ferry

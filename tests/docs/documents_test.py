@@ -48,6 +48,7 @@ NOT_RUN = {
         "podman run …": _IMAGE,
         "podman push …": "it needs a registry",
         "kubectl apply …": _CLUSTER,
+        "kubectl create …": _CLUSTER,
         "kubectl port-forward …": _CLUSTER,
     },
 }

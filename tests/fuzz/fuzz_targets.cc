@@ -17,6 +17,7 @@ const std::vector<FuzzTarget>& fuzz_targets() {
       {"scheduler_config", fuzz_scheduler_config},
       {"server_config", fuzz_server_config},
       {"tokenizer", fuzz_tokenizer},
+      {"worker_hello", fuzz_worker_hello},
   };
   return *targets;
 }

@@ -19,6 +19,7 @@ void fuzz_safetensors(absl::string_view input);
 void fuzz_scheduler_config(absl::string_view input);
 void fuzz_server_config(absl::string_view input);
 void fuzz_tokenizer(absl::string_view input);
+void fuzz_worker_hello(absl::string_view input);
 
 struct FuzzTarget {
   // Folder of its seeds in corpus/.

@@ -209,7 +209,8 @@ TEST_F(RanksTest, ArePartOfTheConfigurationFile) {
   for (const v1::Rank& rank : pipeline.ranks()) {
     EXPECT_THAT(result.out,
                 AllOf(HasSubstr(absl::StrCat("rank ", rank.index())),
-                      HasSubstr(absl::StrCat("pid ", rank.pid(), " on cpu"))));
+                      HasSubstr(absl::StrCat("pid ", rank.pid(), " on cpu of ",
+                                             rank.host(), " idle"))));
   }
 }
 

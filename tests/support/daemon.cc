@@ -80,6 +80,7 @@ bool Daemon::wait_until_listening() {
     const std::string name = line.substr(0, equals);
     if (name == "grpc") grpc_address_ = line.substr(equals + 1);
     if (name == "health") health_address_ = line.substr(equals + 1);
+    if (name == "worker") worker_address_ = line.substr(equals + 1);
   }
   if (grpc_address_.empty()) return false;
   channel_ = new_channel();

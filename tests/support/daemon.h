@@ -53,6 +53,8 @@ class Daemon {
   // Address to dial. REQUIRES: listening.
   const std::string& address() const { return grpc_address_; }
   const std::string& health_address() const { return health_address_; }
+  // Where external workers connect; empty where there are none.
+  const std::string& worker_address() const { return worker_address_; }
   // A connection that nobody else uses.
   std::shared_ptr<grpc::Channel> new_channel() const;
 
@@ -98,6 +100,7 @@ class Daemon {
   ChildProcess process_;
   std::string grpc_address_;
   std::string health_address_;
+  std::string worker_address_;
   int ready_sockets_ = 0;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::GenerationService::Stub> generation_;

@@ -18,6 +18,9 @@
 //   wrong_wave              wants one after a wave that never was
 //   on_gpu                  says that its device is the GPU of its rank
 //   chatty=N                writes N numbered lines to stderr at the start
+//   says_where              says as its device where it meets the others
+//
+// Without --ipc_fd it dials ferryd.
 
 #include <netinet/in.h>
 #include <poll.h>
@@ -39,8 +42,13 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/time.h"
 #include "platform/base/error_info.h"
 #include "platform/base/status_macros.h"
+#include "platform/os/host_port.h"
+#include "platform/os/tcp_socket.h"
+#include "server/ipc/worker_exit.h"
+#include "server/worker/dial_ferryd.h"
 #include "server/worker/run_worker.h"
 #include "server/worker/testing/eager_participant.h"
 #include "server/worker/testing/fake_pipeline.h"
@@ -51,6 +59,12 @@ ABSL_FLAG(int, lifeline_fd, -1, "pipe that ends with ferryd");
 ABSL_FLAG(int, rank, 0, "rank");
 ABSL_FLAG(int, generation, 1, "generation of the group");
 ABSL_FLAG(std::string, script, "", "faults by generation");
+// Of one that dials ferryd.
+ABSL_FLAG(std::string, rendezvous, "", "worker_address of ferryd");
+ABSL_FLAG(std::string, bind_address, "", "address of this host");
+ABSL_FLAG(std::string, token, "", "the token itself");
+ABSL_FLAG(int, world_size, 2, "ranks");
+ABSL_FLAG(absl::Duration, join_timeout, absl::Minutes(1), "for ferryd");
 
 namespace ferry {
 namespace {
@@ -104,6 +118,10 @@ void take_part_in_waves(const Script& script, WaveLine& waves) {
   waves.detach();
 }
 
+bool is_own_address(const std::string& host) {
+  return bind_tcp({host, 0}).ok();
+}
+
 // Whether this rank could meet the others.
 absl::Status check_rendezvous(const worker::v1::LoadPipelineRequest& request) {
   const worker::v1::Rendezvous& meeting = request.rendezvous();
@@ -112,15 +130,16 @@ absl::Status check_rendezvous(const worker::v1::LoadPipelineRequest& request) {
     right = meeting.incarnation().size() == 32 &&
             meeting.join_timeout().seconds() > 0 &&
             meeting.operation_timeout().seconds() > 0 &&
-            meeting.has_store_fd() == (request.rank() == 0);
+            meeting.has_store_fd() == (request.rank() == 0) &&
+            is_own_address(meeting.listen_host());
   }
   if (right && meeting.has_store_fd()) {
     sockaddr_in address = {};
     socklen_t length = sizeof(address);
     right = getsockname(meeting.store_fd(),
                         reinterpret_cast<sockaddr*>(&address), &length) == 0 &&
-            meeting.store_address() ==
-                absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
+            meeting.store_address() == absl::StrCat(meeting.listen_host(), ":",
+                                                    ntohs(address.sin_port));
   }
   if (right) return absl::OkStatus();
   return make_error(absl::StatusCode::kInvalidArgument,
@@ -138,6 +157,12 @@ FakePipelineOptions pipeline_options(
   }
   if (request.has_rendezvous()) {
     options.version = request.rendezvous().incarnation();
+  }
+  if (script.has("says_where")) {
+    options.device =
+        absl::StrCat("cpu:", request.device_index(), " at ",
+                     request.rendezvous().listen_host(), ", store at ",
+                     request.rendezvous().store_address());
   }
   options.on_step = [script](int step) {
     if (step == script.value("hang_in_step")) hang();
@@ -166,6 +191,22 @@ PipelineLoader loader(const Script& script) {
       };
 }
 
+int run_external(const Script& script) {
+  DialOptions options;
+  options.rendezvous = *parse_host_port(absl::GetFlag(FLAGS_rendezvous));
+  options.bind_address = absl::GetFlag(FLAGS_bind_address);
+  options.token = absl::GetFlag(FLAGS_token);
+  options.pipeline = "pipelines/test";
+  options.rank = absl::GetFlag(FLAGS_rank);
+  options.world_size = absl::GetFlag(FLAGS_world_size);
+  options.device_index = 7;
+  options.join_timeout = absl::GetFlag(FLAGS_join_timeout);
+  const absl::Status status = run_external_worker(options, loader(script));
+  if (status.ok()) return 0;
+  fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+  return kWorkerNotLetIn;
+}
+
 int run() {
   const char* environment = getenv("FERRY_SCRIPT");
   const std::string flag = absl::GetFlag(FLAGS_script);
@@ -179,6 +220,7 @@ int run() {
     fprintf(stderr, "I cannot start\n");
     return script.value("exit_before_hello");
   }
+  if (absl::GetFlag(FLAGS_ipc_fd) < 0) return run_external(script);
   const absl::Status status = run_worker(
       {absl::GetFlag(FLAGS_ipc_fd), absl::GetFlag(FLAGS_lifeline_fd)},
       loader(script));
