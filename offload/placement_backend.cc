@@ -3,14 +3,18 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/StorageImpl.h>
 
+#include <algorithm>
 #include <limits>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "offload/choose_residents.h"
 #include "offload/distributed/schedule_digest.h"
+#include "offload/distributed/shared_images.h"
 #include "offload/distributed/start_vote.h"
 #include "offload/explain_choice.h"
 #include "offload/make_placement_plan.h"
@@ -52,28 +56,22 @@ PlacementBackend::PlacementBackend(Platform& platform, OffloadConfig config,
     : platform_(platform),
       config_(std::move(config)),
       options_(std::move(options)),
-      group_(config_.effective_group_size() > 1 ? options_.group : nullptr),
+      gathers_(config_.effective_group_size() > 1),
+      group_(options_.group),
       effective_(config_),
-      weights_(platform, "offload", group_) {}
+      weights_(platform, "offload", gathers_ ? group_ : nullptr) {}
 
 absl::Status PlacementBackend::enable(OffloadableModule& module) {
   if (is_enabled()) {
     return absl::FailedPreconditionError("offloading is enabled already");
   }
   auto decision = decide(module);
-  if (group_ != nullptr) {
-    RETURN_IF_ERROR(vote_on_start(
-        *group_, decision.status(),
-        decision.ok() ? schedule_digest(decision->plan, group_->size()) : ""));
+  if (is_together()) {
+    RETURN_IF_ERROR(place_together(decision));
+  } else {
+    RETURN_IF_ERROR(decision.status());
+    RETURN_IF_ERROR(weights_.place(decision->plan));
   }
-  RETURN_IF_ERROR(decision.status());
-  absl::Status placed = weights_.place(decision->plan);
-  if (group_ != nullptr) {
-    absl::Status vote = vote_on_start(*group_, placed, "placed");
-    if (!vote.ok()) weights_.abandon();
-    placed = std::move(vote);
-  }
-  RETURN_IF_ERROR(placed);
   Choice& choice = decision->choice;
   effective_ = std::move(choice.config);
   plan_ = std::move(choice.plan);
@@ -82,9 +80,56 @@ absl::Status PlacementBackend::enable(OffloadableModule& module) {
   return absl::OkStatus();
 }
 
+absl::Status PlacementBackend::place_together(
+    const absl::StatusOr<Decision>& decision) {
+  RETURN_IF_ERROR(vote_on_start(
+      *group_, decision.status(),
+      decision.ok() ? schedule_digest(decision->plan, group_->size()) : ""));
+  if (group_->images.valid()) return place_shared(decision->plan);
+  return vote_on_placing(weights_.place(decision->plan), "placed");
+}
+
+absl::Status PlacementBackend::place_shared(const PlacementPlan& plan) {
+  SharedImages images(std::move(group_->images), group_->rank() == 0);
+  // What rank 0 writes the others map.
+  for (const bool writes : {true, false}) {
+    absl::Status placed;
+    if (images.writes() == writes) {
+      placed = weights_.place(plan, &images);
+      if (placed.ok() && writes) placed = images.seal();
+    }
+    RETURN_IF_ERROR(vote_on_placing(placed, writes ? "written" : "mapped"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlacementBackend::vote_on_placing(const absl::Status& mine,
+                                               absl::string_view digest) {
+  absl::Status vote = vote_on_start(*group_, mine, digest);
+  if (!vote.ok()) weights_.abandon();
+  return vote;
+}
+
+absl::StatusOr<int64_t> PlacementBackend::free_bytes() const {
+  const absl::StatusOr<MemoryInfo> memory = platform_.memory_info();
+  if (!is_together()) {
+    RETURN_IF_ERROR(memory.status());
+    return memory->free_bytes;
+  }
+  // Who has an error says so in the vote that follows.
+  const int64_t mine =
+      memory.ok() ? memory->free_bytes : std::numeric_limits<int64_t>::max();
+  std::vector<int64_t> all(static_cast<size_t>(group_->size()));
+  RETURN_IF_ERROR(group_->control->all_gather(&mine, all.data(), sizeof(mine),
+                                              group_->start_timeout));
+  RETURN_IF_ERROR(memory.status());
+  return *std::min_element(all.begin(), all.end());
+}
+
 absl::StatusOr<PlacementBackend::Decision> PlacementBackend::decide(
     OffloadableModule& module) const {
-  ASSIGN_OR_RETURN(Choice choice, choose(module));
+  ASSIGN_OR_RETURN(const int64_t free_bytes, this->free_bytes());
+  ASSIGN_OR_RETURN(Choice choice, choose(module, free_bytes));
   for (const std::string& warning : choice.plan.warnings) {
     log_warning("offload plan", {{"warning", warning}});
   }
@@ -103,23 +148,21 @@ void PlacementBackend::end_generation() {
 }
 
 absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose(
-    const OffloadableModule& module) const {
-  if (config_.is_automatic()) return choose_automatically(module);
-  ASSIGN_OR_RETURN(const MemoryInfo memory, platform_.memory_info());
-  ASSIGN_OR_RETURN(Choice choice,
-                   try_policy(module, config_, config_.memory_budget_bytes(),
-                              memory.free_bytes));
+    const OffloadableModule& module, int64_t free_bytes) const {
+  if (config_.is_automatic()) return choose_automatically(module, free_bytes);
+  ASSIGN_OR_RETURN(
+      Choice choice,
+      try_policy(module, config_, config_.memory_budget_bytes(), free_bytes));
   choice.reason = explain_choice(config_, choice.config, choice.plan,
-                                 memory.free_bytes, memory.free_bytes);
+                                 free_bytes, free_bytes);
   return choice;
 }
 
 absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose_automatically(
-    const OffloadableModule& module) const {
-  ASSIGN_OR_RETURN(const MemoryInfo memory, platform_.memory_info());
+    const OffloadableModule& module, int64_t free_bytes) const {
   const OffloadConfig config =
-      config_.with_default_headroom(memory.free_bytes / kHeadroomDivisor);
-  const int64_t budget_bytes = memory.free_bytes - *config.headroom_bytes();
+      config_.with_default_headroom(free_bytes / kHeadroomDivisor);
+  const int64_t budget_bytes = free_bytes - *config.headroom_bytes();
   for (const OffloadStrategy strategy :
        {OffloadStrategy::kNone, OffloadStrategy::kDistributedLayerWise,
         OffloadStrategy::kModelLevel}) {
@@ -127,17 +170,17 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose_automatically(
     auto choice = try_policy(
         module, config.with_strategy(strategy),
         streams ? std::optional<int64_t>(budget_bytes) : std::nullopt,
-        memory.free_bytes);
+        free_bytes);
     if (choice.ok()) {
       choice->reason = explain_choice(config_, choice->config, choice->plan,
-                                      memory.free_bytes, budget_bytes);
+                                      free_bytes, budget_bytes);
       return choice;
     }
     if (!absl::IsResourceExhausted(choice.status())) return choice;
   }
   // Says by phase what the least is that streaming needs.
   return try_policy(module, config.with_strategy(OffloadStrategy::kLayerWise),
-                    std::nullopt, memory.free_bytes);
+                    std::nullopt, free_bytes);
 }
 
 // At most one allocation for each ring, one for what takes turns, and one for

@@ -14,6 +14,8 @@
 #include "platform/base/random_hex.h"
 #include "platform/base/status_macros.h"
 #include "platform/os/bound_socket.h"
+#include "platform/os/shared_memory.h"
+#include "platform/os/unique_fd.h"
 #include "server/core/errors.h"
 
 namespace ferry {
@@ -70,7 +72,10 @@ absl::Status WorkerGroup::load() {
 
 absl::Status WorkerGroup::start_processes() {
   BoundSocket store;
+  // The ranks alone keep it, so that it ends with the last of them.
+  UniqueFd images;
   if (settings_.ranks > 1) {
+    ASSIGN_OR_RETURN(images, make_shared_memory("ferry-host"));
     ASSIGN_OR_RETURN(store, bind_to_loopback());
     rendezvous_ = {random_hex(kIncarnationWords), store.address};
   }
@@ -80,7 +85,7 @@ absl::Status WorkerGroup::start_processes() {
         WorkerProcess::start(
             settings_, {rank, generation_}, spawner_, drain_,
             [this, rank](const std::string& why) { on_lost(rank, why); },
-            rank == 0 ? store.fd.get() : -1));
+            {rank == 0 ? store.fd.get() : -1, images.get()}));
     processes_.push_back(std::move(process));
   }
   return absl::OkStatus();

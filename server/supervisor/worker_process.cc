@@ -54,7 +54,7 @@ config::v1::PlatformConfig platform_config(const PlatformSettings& settings) {
 
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::start(
     const WorkerSettings& settings, Position position, ProcessSpawner& spawner,
-    LogDrain& drain, OnLost on_lost, int store_fd) {
+    LogDrain& drain, OnLost on_lost, GroupFds group) {
   ASSIGN_OR_RETURN(SocketPair ipc, make_socket_pair());
   ASSIGN_OR_RETURN(Pipe lifeline, make_pipe());
   ASSIGN_OR_RETURN(Pipe output, make_pipe());
@@ -65,7 +65,12 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::start(
   options.argv.push_back(absl::StrCat("--rank=", position.rank));
   options.argv.push_back(absl::StrCat("--generation=", position.generation));
   options.inherited = {ipc.second.get(), lifeline.read_end.get()};
-  if (store_fd >= 0) options.inherited.push_back(store_fd);
+  if (group.store >= 0) options.inherited.push_back(group.store);
+  if (group.images >= 0) {
+    options.argv.push_back(absl::StrCat(
+        "--images_fd=", kIpcFd + static_cast<int>(options.inherited.size())));
+    options.inherited.push_back(group.images);
+  }
   options.stdout_fd = output.write_end.get();
   options.stderr_fd = output.write_end.get();
   options.oom_score_adj = kOomScoreAdj;

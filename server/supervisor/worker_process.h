@@ -44,14 +44,20 @@ class WorkerProcess {
     int rank = 0;
     int64_t generation = 1;
   };
+  // Descriptors, −1 for none.
+  struct GroupFds {
+    // Where ranks meet: of rank 0.
+    int store = -1;
+    // For weights that they share.
+    int images = -1;
+  };
   // `why` is one clause about the rank, such as "exited with code 3".
   using OnLost = std::function<void(const std::string& why)>;
 
-  // `store_fd` is for rank 0 of a group that meets: the process inherits it.
+  // The process inherits what `group` has.
   static absl::StatusOr<std::unique_ptr<WorkerProcess>> start(
       const WorkerSettings& settings, Position position,
-      ProcessSpawner& spawner, LogDrain& drain, OnLost on_lost,
-      int store_fd = -1);
+      ProcessSpawner& spawner, LogDrain& drain, OnLost on_lost, GroupFds group);
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;

@@ -54,7 +54,8 @@ JoinedGroup::JoinedGroup(int rank, int size)
 
 absl::Status JoinedGroup::status() const {
   RETURN_IF_ERROR(ranks_.control->status());
-  return ranks_.weights->status();
+  return ranks_.weights == nullptr ? absl::OkStatus()
+                                   : ranks_.weights->status();
 }
 
 absl::Status JoinedGroup::join_devices(Platform& platform, Store& store,
@@ -90,7 +91,8 @@ absl::Status JoinedGroup::join_devices(Platform& platform, Store& store,
 }
 
 absl::StatusOr<std::unique_ptr<JoinedGroup>> JoinedGroup::join(
-    const worker::v1::LoadPipelineRequest& request, Platform& platform) {
+    const worker::v1::LoadPipelineRequest& request, Platform& platform,
+    bool gathers) {
   const int rank = request.rank();
   const int size = request.world_size();
   if (!request.has_rendezvous()) {
@@ -121,9 +123,12 @@ absl::StatusOr<std::unique_ptr<JoinedGroup>> JoinedGroup::join(
                    join_gloo_group(control, rank, size, gloo));
   group->ranks_.control = std::make_unique<RecordedHostCommunicator>(
       std::move(votes), group->votes_);
-  PrefixStore weights(*store, absl::StrCat(meeting.incarnation(), "/weights"));
-  RETURN_IF_ERROR(group->join_devices(platform, weights, rank, size,
-                                      join_timeout, timeout));
+  if (gathers) {
+    PrefixStore weights(*store,
+                        absl::StrCat(meeting.incarnation(), "/weights"));
+    RETURN_IF_ERROR(group->join_devices(platform, weights, rank, size,
+                                        join_timeout, timeout));
+  }
   group->ranks_.timeout = timeout;
   group->ranks_.start_timeout = join_timeout;
   return group;

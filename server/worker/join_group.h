@@ -17,8 +17,8 @@ namespace ferry {
 
 // A rank's membership in its worker group, in one generation of it. Ranks meet
 // at the store that rank 0 keeps, under the incarnation's prefix, and are
-// joined twice: for votes by Gloo; for weights by NCCL between GPUs, by Gloo
-// between simulated devices.
+// joined twice: for votes by Gloo; for weights, if they gather any, by NCCL
+// between GPUs, by Gloo between simulated devices.
 //
 // Ownership: refers to the platform, which outlives it.
 // Threads: as its parts say.
@@ -28,7 +28,8 @@ class JoinedGroup {
   // communicators; INVALID_ARGUMENT, the request says nowhere to meet;
   // UNIMPLEMENTED, a platform whose devices cannot be joined.
   static absl::StatusOr<std::unique_ptr<JoinedGroup>> join(
-      const worker::v1::LoadPipelineRequest& request, Platform& platform);
+      const worker::v1::LoadPipelineRequest& request, Platform& platform,
+      bool gathers);
 
   RankGroup& ranks() { return ranks_; }
   // The error that ended it.

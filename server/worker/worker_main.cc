@@ -8,16 +8,22 @@
 #include "absl/debugging/failure_signal_handler.h"
 #include "absl/debugging/symbolize.h"
 #include "absl/flags/flag.h"
+#include "ferry/worker/v1/worker_service.pb.h"
 #include "platform/base/command_line.h"
 #include "platform/base/fault_point.h"
 #include "platform/base/logging.h"
+#include "platform/os/unique_fd.h"
 #include "server/worker/pipeline_loader.h"
 #include "server/worker/run_worker.h"
+#include "server/worker/wave_line.h"
 
 ABSL_FLAG(int, ipc_fd, -1, "Inherited socket to ferryd.");
 ABSL_FLAG(int, lifeline_fd, -1,
           "Inherited pipe whose other end ferryd holds; its end ends this "
           "process.");
+ABSL_FLAG(int, images_fd, -1,
+          "Inherited file in memory, for weights that the ranks of this host "
+          "share; none: each rank has its own copy.");
 ABSL_FLAG(int, rank, 0, "Place in the worker group; for logs.");
 ABSL_FLAG(int64_t, generation, 1, "Generation of the group; for logs.");
 
@@ -55,7 +61,10 @@ int run(int argc, char** argv) {
                              {"generation", absl::GetFlag(FLAGS_generation)}});
   const absl::Status status = run_worker(
       {absl::GetFlag(FLAGS_ipc_fd), absl::GetFlag(FLAGS_lifeline_fd)},
-      load_pipeline);
+      [](const worker::v1::LoadPipelineRequest& request, WaveLine* waves) {
+        return load_pipeline(request, waves,
+                             UniqueFd(absl::GetFlag(FLAGS_images_fd)));
+      });
   return status.ok() ? 0 : fail(status);
 }
 
