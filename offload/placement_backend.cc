@@ -4,6 +4,8 @@
 #include <c10/core/StorageImpl.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <set>
 #include <string>
@@ -13,9 +15,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "offload/choose_residents.h"
+#include "offload/component_role.h"
+#include "offload/distributed/choose_transfer.h"
 #include "offload/distributed/schedule_digest.h"
 #include "offload/distributed/shared_images.h"
 #include "offload/distributed/start_vote.h"
+#include "offload/distributed/transfer_rates.h"
 #include "offload/explain_choice.h"
 #include "offload/make_placement_plan.h"
 #include "offload/mapped_storage.h"
@@ -49,6 +54,24 @@ int64_t held_bytes(const OffloadableModule& module) {
   return bytes;
 }
 
+// Blocks of DiTs that do not stay.
+int64_t bytes_streamed(const ResolvedPlan& plan) {
+  int64_t bytes = 0;
+  const auto add = [&bytes](const PlannedComponent& component) {
+    for (const PlannedStack& stack : component.stacks) {
+      for (const PlannedBlock& block : stack.blocks) {
+        if (!block.resident) bytes += block.image_bytes;
+      }
+    }
+  };
+  for (const PlannedComponent& component : plan.components) {
+    if (component.role != ComponentRole::kDit) continue;
+    add(component);
+    for (const PlannedComponent& child : component.children) add(child);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 PlacementBackend::PlacementBackend(Platform& platform, OffloadConfig config,
@@ -59,7 +82,7 @@ PlacementBackend::PlacementBackend(Platform& platform, OffloadConfig config,
       gathers_(config_.effective_group_size() > 1),
       group_(options_.group),
       effective_(config_),
-      weights_(platform, "offload", gathers_ ? group_ : nullptr) {}
+      weights_(platform, "offload", group_) {}
 
 absl::Status PlacementBackend::enable(OffloadableModule& module) {
   if (is_enabled()) {
@@ -160,8 +183,45 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose(
 
 absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose_automatically(
     const OffloadableModule& module, int64_t free_bytes) const {
-  const OffloadConfig config =
-      config_.with_default_headroom(free_bytes / kHeadroomDivisor);
+  absl::StatusOr<Choice> alone = choose_alone(module, free_bytes);
+  if (!may_gather()) return alone;
+  // To measure is a call of all ranks, be it for one of them.
+  const bool streams = alone.ok() && alone->config.is_distributed() &&
+                       bytes_streamed(alone->plan) > 0;
+  ASSIGN_OR_RETURN(
+      const uint64_t some_streams,
+      group_->control->all_reduce_or(streams ? 1 : 0, group_->start_timeout));
+  if (some_streams == 0) return alone;
+  const absl::StatusOr<TransferRates> rates =
+      measure_transfer_rates(*platform_.device(), *group_, free_bytes);
+  RETURN_IF_ERROR(group_->control->status());
+  if (!streams) return alone;
+  absl::StatusOr<Choice> gathered =
+      try_policy(module, automatic_config(free_bytes).with_allgather(),
+                 std::nullopt, free_bytes);
+  if (!gathered.ok()) return alone;
+  if (!rates.ok()) {
+    absl::StrAppend(&alone->reason, "; each rank copies for itself: ",
+                    rates.status().message());
+    return alone;
+  }
+  const TransferChoice transfer =
+      choose_transfer({group_->size(), bytes_streamed(alone->plan),
+                       bytes_streamed(gathered->plan)},
+                      *rates);
+  gathered->reason = alone->reason;
+  Choice& chosen = transfer.gathers ? *gathered : *alone;
+  absl::StrAppend(&chosen.reason, "; ", transfer.reason);
+  return std::move(chosen);
+}
+
+OffloadConfig PlacementBackend::automatic_config(int64_t free_bytes) const {
+  return config_.with_default_headroom(free_bytes / kHeadroomDivisor);
+}
+
+absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose_alone(
+    const OffloadableModule& module, int64_t free_bytes) const {
+  const OffloadConfig config = automatic_config(free_bytes);
   const int64_t budget_bytes = free_bytes - *config.headroom_bytes();
   for (const OffloadStrategy strategy :
        {OffloadStrategy::kNone, OffloadStrategy::kDistributedLayerWise,

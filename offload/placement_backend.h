@@ -54,7 +54,10 @@ struct PlacementBackendOptions {
 // once, until it is disabled; enable() is a call of all ranks then, too. The
 // next one is without that file.
 // An automatic policy becomes the first of
-// none, distributed_layer_wise and model_level that fits.
+// none, distributed_layer_wise and model_level that fits. Where blocks are
+// streamed then, a group whose devices are joined measures what is faster, to
+// gather all blocks, or that each rank copies those that do not stay
+// (choose_transfer.h).
 //
 //   disabled ──enable() OK──► enabled ──disable() OK──► disabled
 //
@@ -98,7 +101,13 @@ class PlacementBackend final : public OffloadBackend {
   };
   // Whether the next enable() is a call of all ranks.
   bool is_together() const {
-    return group_ != nullptr && (gathers_ || group_->images.valid());
+    return group_ != nullptr &&
+           (gathers_ || may_gather() || group_->images.valid());
+  }
+  // Whether the ranks choose if they gather.
+  bool may_gather() const {
+    return config_.is_automatic() && group_ != nullptr &&
+           group_->weights != nullptr && config_.group_size() == group_->size();
   }
   // What weights may be planned for: of a group, the least that a rank has.
   absl::StatusOr<int64_t> free_bytes() const;
@@ -107,6 +116,10 @@ class PlacementBackend final : public OffloadBackend {
                                 int64_t free_bytes) const;
   absl::StatusOr<Choice> choose_automatically(const OffloadableModule& module,
                                               int64_t free_bytes) const;
+  // With a headroom, if there is none.
+  OffloadConfig automatic_config(int64_t free_bytes) const;
+  absl::StatusOr<Choice> choose_alone(const OffloadableModule& module,
+                                      int64_t free_bytes) const;
   // Resolves a policy, chooses the resident blocks, and checks that it fits
   // into `device_bytes`.
   absl::StatusOr<Choice> try_policy(const OffloadableModule& module,
@@ -130,6 +143,7 @@ class PlacementBackend final : public OffloadBackend {
   Platform& platform_;
   const OffloadConfig config_;
   const PlacementBackendOptions options_;
+  // The policy says so.
   const bool gathers_;
   // Null where nothing is shared.
   RankGroup* const group_;

@@ -63,6 +63,13 @@ absl::StatusOr<OffloadConfig> offload_config(
   return config.with_default_headroom(package.manifest.headroom_bytes());
 }
 
+JoinedGroup::Gathers gathers_of(const OffloadConfig& config) {
+  if (config.effective_group_size() > 1) return JoinedGroup::Gathers::kAlways;
+  return config.is_automatic() && config.group_size() > 1
+             ? JoinedGroup::Gathers::kMaybe
+             : JoinedGroup::Gathers::kNever;
+}
+
 HostMemoryLeft host_memory() {
   const HostMemoryLimit limit = host_memory_limit();
   return {limit.available_bytes, limit.limited_by};
@@ -82,8 +89,9 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
   options.cuda.pin_host_memory = parts.config.pin_memory();
   ASSIGN_OR_RETURN(parts.platform, get_platform(options));
   Platform& platform = *parts.platform;
-  const bool gathers = parts.config.effective_group_size() > 1;
-  if ((gathers || images.valid()) && platform.supports_cpu_offload()) {
+  const JoinedGroup::Gathers gathers = gathers_of(parts.config);
+  if ((gathers != JoinedGroup::Gathers::kNever || images.valid()) &&
+      platform.supports_cpu_offload()) {
     ASSIGN_OR_RETURN(parts.group,
                      JoinedGroup::join(request, platform, gathers));
     parts.group->ranks().images = std::move(images);
