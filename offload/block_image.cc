@@ -36,24 +36,52 @@ absl::StatusOr<std::unique_ptr<BlockImage>> BlockImage::pack(
     Device& device, c10::Device torch_device, const TensorGroup& group,
     ImageShare share) {
   auto image = absl::WrapUnique(new BlockImage(
-      group.owner, torch_device, plan_image(group.tensors), share));
-  RETURN_IF_ERROR(image->fill(device, group.tensors));
+      device, group.owner, torch_device, plan_image(group.tensors), share));
+  RETURN_IF_ERROR(image->fill());
+  RETURN_IF_ERROR(image->take(group.tensors));
   return image;
 }
 
-absl::Status BlockImage::fill(Device& device,
-                              const std::vector<NamedTensor>& from) {
+absl::StatusOr<std::unique_ptr<BlockImage>> BlockImage::pack_shared(
+    Device& device, c10::Device torch_device, const TensorGroup& group,
+    SharedImages& images) {
+  auto image = absl::WrapUnique(new BlockImage(
+      device, group.owner, torch_device, plan_image(group.tensors), {}));
+  RETURN_IF_ERROR(image->share(images));
+  RETURN_IF_ERROR(image->take(group.tensors));
+  return image;
+}
+
+absl::Status BlockImage::fill() {
+  ASSIGN_OR_RETURN(arena_, device_.allocate_host(host_bytes(), owner_));
+  ASSIGN_OR_RETURN(HostAccess access,
+                   arena_.access(AccessKind::kWrite, 0, host_bytes()));
+  write_values(access.data());
+  return access.end();
+}
+
+absl::Status BlockImage::share(SharedImages& images) {
+  ASSIGN_OR_RETURN(arena_,
+                   images.add(device_, layout_.bytes, owner_,
+                              [this](char* data) { write_values(data); }));
+  is_shared_ = true;
+  if (images.writes()) return absl::OkStatus();
+  // What was looked at to compare it with the writer's.
+  for (const ImageLayout::Segment& segment : layout_.segments) {
+    release_pages(*segment.storage);
+  }
+  return absl::OkStatus();
+}
+
+void BlockImage::write_values(char* data) const {
   const int64_t bytes = host_bytes();
   const int64_t begin = share_.rank * bytes;
-  ASSIGN_OR_RETURN(arena_, device.allocate_host(bytes, owner_));
-  ASSIGN_OR_RETURN(HostAccess access,
-                   arena_.access(AccessKind::kWrite, 0, bytes));
   for (const ImageLayout::Segment& segment : layout_.segments) {
     const int64_t from_byte = std::max(segment.offset, begin);
     const int64_t to_byte =
         std::min(segment.offset + segment.bytes, begin + bytes);
     if (from_byte < to_byte) {
-      std::memcpy(access.data() + (from_byte - begin),
+      std::memcpy(data + (from_byte - begin),
                   static_cast<const char*>(segment.source) +
                       (from_byte - segment.offset),
                   static_cast<size_t>(to_byte - from_byte));
@@ -61,8 +89,10 @@ absl::Status BlockImage::fill(Device& device,
     // Of a mapped file there are never two copies of more than a segment.
     release_pages(*segment.storage);
   }
-  RETURN_IF_ERROR(access.end());
-  ASSIGN_OR_RETURN(unbound_data_, device.unbound_data(layout_.bytes));
+}
+
+absl::Status BlockImage::take(const std::vector<NamedTensor>& from) {
+  ASSIGN_OR_RETURN(unbound_data_, device_.unbound_data(layout_.bytes));
   storage_ =
       make_storage(layout_.bytes, at::DataPtr(unbound_data_, torch_device_));
   for (const NamedTensor& item : from) tensors_.push_back(item.tensor);
@@ -88,11 +118,25 @@ void BlockImage::bind(void* device_data) {
 void BlockImage::unbind() { bind(unbound_data_); }
 
 absl::Status BlockImage::release() {
+  if (is_shared_) return release_copy();
   // The access is asked for first: after an error the arena is still here.
   ASSIGN_OR_RETURN(HostAccess access,
                    arena_.access(AccessKind::kWrite, 0, layout_.bytes));
   give_to_tensors(std::move(arena_), std::move(access));
   return absl::OkStatus();
+}
+
+// Ordinary tensors can be written, and others read the blob.
+absl::Status BlockImage::release_copy() {
+  ASSIGN_OR_RETURN(HostArena copy,
+                   device_.allocate_host(layout_.bytes, owner_));
+  ASSIGN_OR_RETURN(HostAccess target,
+                   copy.access(AccessKind::kWrite, 0, layout_.bytes));
+  ASSIGN_OR_RETURN(HostAccess source, read_host());
+  std::memcpy(target.data(), source.data(), static_cast<size_t>(layout_.bytes));
+  RETURN_IF_ERROR(source.end());
+  RETURN_IF_ERROR(target.end());
+  return release(std::move(copy));
 }
 
 absl::Status BlockImage::release(HostArena whole) {

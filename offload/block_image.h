@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "offload/distributed/shared_images.h"
 #include "offload/image_layout.h"
 #include "offload/resolved_plan.h"
 #include "offload/tensor_group.h"
@@ -34,7 +35,8 @@ struct ImageShare {
 
 // The state of a block, or of a component: its tensors packed into one blob of
 // host memory, which is the only copy of their values while it is attached; or
-// a rank's share of that blob.
+// a rank's share of that blob; or a blob that lies in SharedImages, where other
+// ranks read it too.
 //
 // All tensors are views of one storage. To bind them to a copy of the image on
 // the device is to exchange that storage's pointer; unbound, it points where a
@@ -44,7 +46,7 @@ struct ImageShare {
 //                         │   └──────bind()─────►
 //                         └─release()──► released: ordinary writable tensors
 //                                        on the host, views of the blob, which
-//                                        they own
+//                                        they own, or of a copy of a shared one
 //
 // Ownership: owns the blob until release(); refers to the tensors' objects,
 //   which belong to the modules. The device must outlive it, and the tensors
@@ -59,6 +61,10 @@ class BlockImage {
   static absl::StatusOr<std::unique_ptr<BlockImage>> pack(
       Device& device, c10::Device torch_device, const TensorGroup& group,
       ImageShare share = {});
+  // The same, as the next one of `images`, which must live until it returns.
+  static absl::StatusOr<std::unique_ptr<BlockImage>> pack_shared(
+      Device& device, c10::Device torch_device, const TensorGroup& group,
+      SharedImages& images);
 
   BlockImage(const BlockImage&) = delete;
   BlockImage& operator=(const BlockImage&) = delete;
@@ -72,7 +78,10 @@ class BlockImage {
   int64_t gathered_bytes() const { return share_.ranks * host_bytes(); }
   // What copies to the device read.
   const char* host_data() const { return arena_.data(); }
+  // Whether other ranks read the blob too.
+  bool is_shared() const { return is_shared_; }
   // What copies from the device write, if the device's values shall stay.
+  // REQUIRES: it is not shared.
   char* host_data() { return arena_.data(); }
 
   // Opens the share, or all of it, to the host.
@@ -98,25 +107,33 @@ class BlockImage {
   absl::Status release(HostArena whole);
 
  private:
-  BlockImage(std::string owner, c10::Device torch_device, ImageLayout layout,
-             ImageShare share)
-      : owner_(std::move(owner)),
+  BlockImage(Device& device, std::string owner, c10::Device torch_device,
+             ImageLayout layout, ImageShare share)
+      : device_(device),
+        owner_(std::move(owner)),
         torch_device_(torch_device),
         layout_(std::move(layout)),
         share_(share) {}
 
-  absl::Status fill(Device& device, const std::vector<NamedTensor>& from);
+  absl::Status fill();
+  absl::Status share(SharedImages& images);
+  // Copies the tensors' values, or the share of them.
+  void write_values(char* data) const;
+  absl::Status take(const std::vector<NamedTensor>& from);
+  absl::Status release_copy();
   // Makes them views of an arena that they own.
   void give_to_tensors(HostArena arena, HostAccess access);
   // Makes all tensors views of a storage.
   void point_at(const c10::Storage& storage);
 
+  Device& device_;
   const std::string owner_;
   const c10::Device torch_device_;
   const ImageLayout layout_;
   const ImageShare share_;
   std::vector<at::Tensor> tensors_;
   HostArena arena_;
+  bool is_shared_ = false;
   void* unbound_data_ = nullptr;
   // Where the tensors look while the image is attached.
   c10::intrusive_ptr<c10::StorageImpl> storage_;

@@ -6,6 +6,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <memory>
@@ -15,9 +16,12 @@
 
 #include "absl/status/status.h"
 #include "offload/clone_span.h"
+#include "offload/distributed/shared_images.h"
 #include "offload/image_layout.h"
 #include "offload/resolved_plan.h"
 #include "offload/testing/checked_platform.h"
+#include "platform/os/shared_memory.h"
+#include "platform/os/unique_fd.h"
 
 namespace ferry {
 namespace {
@@ -74,6 +78,13 @@ class BlockImageTest : public testing::Test {
             .ok());
     EXPECT_TRUE(device().synchronize().ok());
     return arena;
+  }
+
+  static std::string host_text(const BlockImage& image) {
+    HostAccess access = *image.read_host();
+    std::string text(access.data(), static_cast<size_t>(image.host_bytes()));
+    EXPECT_EQ(access.end(), absl::OkStatus());
+    return text;
   }
 
   void expect_values() {
@@ -145,6 +156,62 @@ TEST_F(BlockImageTest, ReleasedTensorsAreOrdinaryAndOwnTheImage) {
   EXPECT_GT(device().stats().host.bytes_in_use, 0);
   group_.tensors.clear();
   EXPECT_EQ(device().stats().host.bytes_in_use, 0);
+}
+
+// Of any number of ranks: equal parts, which put together are the image and
+// zeros, whatever its tensors are.
+TEST_F(BlockImageTest, SharesPutTogetherAreTheImage) {
+  const auto whole =
+      *BlockImage::pack(device(), c10::Device(c10::kCPU), group_);
+  const std::string image = host_text(*whole);
+  for (const int ranks : {1, 2, 3, 4, 7, 100}) {
+    std::string together;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto share = *BlockImage::pack(device(), c10::Device(c10::kCPU),
+                                           group_, {rank, ranks});
+      EXPECT_EQ(share->bytes(), whole->bytes());
+      EXPECT_EQ(share->host_bytes() % kImageAlignment, 0);
+      EXPECT_LE(share->host_bytes(), whole->bytes() / ranks + kImageAlignment);
+      EXPECT_EQ(share->gathered_bytes(), ranks * share->host_bytes());
+      together += host_text(*share);
+    }
+    EXPECT_GE(together.size(), image.size());
+    EXPECT_EQ(together, image + std::string(together.size() - image.size(), 0));
+  }
+}
+
+// A block that is smaller than there are ranks.
+TEST_F(BlockImageTest, SharesOfAFewBytesAreZerosOnMostRanks) {
+  TensorGroup tiny;
+  tiny.tensors.push_back({"three", at::arange(3).to(c10::kByte)});
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto share =
+        *BlockImage::pack(device(), c10::Device(c10::kCPU), tiny, {rank, 4});
+    std::string expected(kImageAlignment, 0);
+    if (rank == 0) expected.replace(1, 2, "\x01\x02");
+    EXPECT_EQ(host_text(*share), expected) << rank;
+  }
+}
+
+// What copies come back as tensors that each rank may write.
+TEST_F(BlockImageTest, ReleasedFromSharedImagesTheyAreCopies) {
+  const UniqueFd file = *make_shared_memory("ferry-host");
+  SharedImages images(UniqueFd(::dup(file.get())), /*writes=*/true);
+  auto image = *BlockImage::pack_shared(device(), c10::Device(c10::kCPU),
+                                        group_, images);
+  EXPECT_TRUE(image->is_shared());
+  EXPECT_EQ(device().stats().host.bytes_in_use, 0);
+  const std::string before = host_text(*image);
+  image->attach();
+  ASSERT_EQ(image->release(), absl::OkStatus());
+  expect_values();
+  group_.tensors[0].tensor.fill_(3);
+  SharedImages readers(UniqueFd(::dup(file.get())), /*writes=*/false);
+  const HostArena other = *readers.add(device(), image->bytes(), "block",
+                                       [](char* /*data*/) { FAIL(); });
+  HostAccess access = *other.access(AccessKind::kRead, 0, image->bytes());
+  EXPECT_EQ(std::string(access.data(), before.size()), before);
+  EXPECT_EQ(access.end(), absl::OkStatus());
 }
 
 TEST_F(BlockImageTest, CanBeAttachedAgain) {

@@ -51,6 +51,12 @@ OffloadConfig OffloadConfig::with_strategy(OffloadStrategy strategy) const {
   return config;
 }
 
+OffloadConfig OffloadConfig::with_allgather() const {
+  OffloadConfig config = with_strategy(OffloadStrategy::kDistributedLayerWise);
+  config.gathered_ = {OffloadComponent::kDit};
+  return config;
+}
+
 OffloadConfig OffloadConfig::with_default_headroom(int64_t bytes) const {
   OffloadConfig config = *this;
   if (!config.headroom_bytes_) config.headroom_bytes_ = bytes;

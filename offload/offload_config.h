@@ -68,6 +68,10 @@ class OffloadConfig {
   // REQUIRES: is_automatic().
   OffloadConfig with_strategy(OffloadStrategy strategy) const;
 
+  // The same policy as distributed layerwise with gathered DiTs, no longer
+  // automatic. REQUIRES: is_automatic().
+  OffloadConfig with_allgather() const;
+
   // The same policy with that headroom, if it has none of its own.
   OffloadConfig with_default_headroom(int64_t bytes) const;
 

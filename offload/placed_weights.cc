@@ -53,17 +53,18 @@ void PlacedWeights::abandon() {
   (void)take_down();
 }
 
-absl::Status PlacedWeights::place(const PlacementPlan& plan) {
+absl::Status PlacedWeights::place(const PlacementPlan& plan,
+                                  SharedImages* shared) {
   if (!is_empty()) {
     return absl::FailedPreconditionError("the weights are placed already");
   }
   if (is_lost_) {
     return absl::FailedPreconditionError(
-        "this rank's share of the weights was given up when its group failed; "
-        "load the pipeline again");
+        "what this rank shared of the weights was given up when its group "
+        "failed; load the pipeline again");
   }
   stage_ = Stage::kTakingDown;
-  absl::Status status = do_place(plan);
+  absl::Status status = do_place(plan, shared);
   if (status.ok()) {
     stage_ = Stage::kPlaced;
     written_is_unsaved_ = true;
@@ -83,9 +84,10 @@ absl::Status PlacedWeights::place(const PlacementPlan& plan) {
   return status;
 }
 
-absl::Status PlacedWeights::do_place(const PlacementPlan& plan) {
+absl::Status PlacedWeights::do_place(const PlacementPlan& plan,
+                                     SharedImages* shared) {
   RETURN_IF_ERROR(reserve(plan));
-  RETURN_IF_ERROR(attach_all(plan));
+  RETURN_IF_ERROR(attach_all(plan, shared));
   RETURN_IF_ERROR(load_residents());
   RETURN_IF_ERROR(start_rings());
   return add_hooks(plan);
@@ -172,14 +174,15 @@ absl::Status PlacedWeights::reserve_gathered(const PlacementPlan& plan) {
 }
 
 // One after the other, so that of one image at a time there are two copies.
-absl::Status PlacedWeights::attach_all(const PlacementPlan& plan) {
+absl::Status PlacedWeights::attach_all(const PlacementPlan& plan,
+                                       SharedImages* shared) {
   auto resident = residents_.begin();
   for (const TensorGroup& group : plan.resident) {
     if (group.tensors.empty()) continue;
-    ASSIGN_OR_RETURN((resident++)->image, attach(group));
+    ASSIGN_OR_RETURN((resident++)->image, attach(group, shared));
   }
   if (!plan.written.tensors.empty()) {
-    ASSIGN_OR_RETURN(resident->image, attach(plan.written));
+    ASSIGN_OR_RETURN(resident->image, attach(plan.written, nullptr));
   }
   auto ring = rings_.begin();
   for (const PlacementPlan::Ring& planned : plan.rings) {
@@ -188,7 +191,7 @@ absl::Status PlacedWeights::attach_all(const PlacementPlan& plan) {
       continue;
     }
     for (const TensorGroup& group : planned.blocks) {
-      ASSIGN_OR_RETURN(auto image, attach(group));
+      ASSIGN_OR_RETURN(auto image, attach(group, shared));
       ring->images.push_back(std::move(image));
     }
     ++ring;
@@ -197,9 +200,17 @@ absl::Status PlacedWeights::attach_all(const PlacementPlan& plan) {
 }
 
 absl::StatusOr<std::unique_ptr<BlockImage>> PlacedWeights::attach(
-    const TensorGroup& group) {
-  ASSIGN_OR_RETURN(auto image, BlockImage::pack(device_, torch_device_, group));
-  image->attach();
+    const TensorGroup& group, SharedImages* shared) {
+  absl::StatusOr<std::unique_ptr<BlockImage>> image =
+      shared == nullptr
+          ? BlockImage::pack(device_, torch_device_, group)
+          : BlockImage::pack_shared(device_, torch_device_, group, *shared);
+  RETURN_IF_ERROR(image.status());
+  (*image)->attach();
+  if (shared != nullptr) {
+    has_shared_images_ = true;
+    if (!shared->writes()) borrowed_bytes_ += (*image)->bytes();
+  }
   return image;
 }
 
@@ -325,17 +336,21 @@ absl::Status PlacedWeights::save_written() {
 
 absl::Status PlacedWeights::release_images() {
   for (Resident& resident : residents_) {
-    if (resident.image == nullptr) continue;
-    RETURN_IF_ERROR(resident.image->release());
-    resident.image.reset();
+    if (resident.image != nullptr) RETURN_IF_ERROR(release(&resident.image));
   }
   for (Ring& ring : rings_) {
     while (!ring.images.empty()) {
-      RETURN_IF_ERROR(ring.images.back()->release());
+      RETURN_IF_ERROR(release(&ring.images.back()));
       ring.images.pop_back();
     }
   }
   return gathered_ == nullptr ? absl::OkStatus() : gathered_->release();
+}
+
+absl::Status PlacedWeights::release(std::unique_ptr<BlockImage>* image) {
+  if (!is_lost_ || !(*image)->is_shared()) RETURN_IF_ERROR((*image)->release());
+  image->reset();
+  return absl::OkStatus();
 }
 
 // Everything goes, also when the device finds fault with it.
@@ -344,6 +359,8 @@ absl::Status PlacedWeights::free_memory() {
   rings_.clear();
   residents_.clear();
   copy_stream_.reset();
+  has_shared_images_ = false;
+  borrowed_bytes_ = 0;
   return resident_memory_.free();
 }
 
@@ -367,7 +384,7 @@ OffloadStats PlacedWeights::stats() const {
     sum.demand_fetches += stats.demand_fetches;
     sum.cloned_outputs += stats.cloned_outputs;
   }
-  sum.host_bytes = sum.resident_bytes + sum.streamed_bytes;
+  sum.host_bytes = sum.resident_bytes + sum.streamed_bytes - borrowed_bytes_;
   if (gathered_ == nullptr) return sum;
   sum.device_bytes += rounded(gathered_->engine().device_bytes());
   gathered_->add_stats(&sum);

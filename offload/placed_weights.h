@@ -15,6 +15,7 @@
 #include "offload/distributed/gathered_weights.h"
 #include "offload/distributed/pass_engine.h"
 #include "offload/distributed/rank_group.h"
+#include "offload/distributed/shared_images.h"
 #include "offload/hook_registry.h"
 #include "offload/model_hook.h"
 #include "offload/offload_backend.h"
@@ -47,6 +48,9 @@ namespace ferry {
 // again. So does place() when it fails after the first block was attached, and
 // the destructor.
 //
+// Images that several ranks read are lost in the same way when they are
+// abandoned: each rank would need a copy of its own.
+//
 // Ownership: a backend owns it; the platform, the module and the group outlive
 //   it.
 // Threads: not thread-safe; confined to the worker's step thread.
@@ -64,8 +68,9 @@ class PlacedWeights {
   // Reserves device memory, packs the images, copies what is resident, fills
   // the rings and adds the hooks. On an error the tensors are ordinary ones
   // again and no hook is left. RESOURCE_EXHAUSTED says how much memory is
-  // needed; then nothing was touched.
-  absl::Status place(const PlacementPlan& plan);
+  // needed; then nothing was touched. What is no rank's own lies in `shared`,
+  // which may be null, and is not used after the call.
+  absl::Status place(const PlacementPlan& plan, SharedImages* shared = nullptr);
   // Removes the hooks, makes ordinary tensors, frees the device memory. After
   // an error it can be called again.
   absl::Status take_down();
@@ -100,19 +105,21 @@ class PlacedWeights {
     std::string name;
   };
 
-  absl::Status do_place(const PlacementPlan& plan);
+  absl::Status do_place(const PlacementPlan& plan, SharedImages* shared);
   absl::Status reserve(const PlacementPlan& plan);
   absl::Status check_memory(const PlacementPlan& plan);
   bool has_shares() const {
-    return gathered_ != nullptr && gathered_->is_attached();
+    return has_shared_images_ ||
+           (gathered_ != nullptr && gathered_->is_attached());
   }
   // What an arena of so many bytes takes.
   int64_t rounded(int64_t bytes) const;
   absl::Status reserve_residents(const PlacementPlan& plan);
   absl::Status reserve_ring(const PlacementPlan::Ring& plan);
   absl::Status reserve_gathered(const PlacementPlan& plan);
-  absl::Status attach_all(const PlacementPlan& plan);
-  absl::StatusOr<std::unique_ptr<BlockImage>> attach(const TensorGroup& group);
+  absl::Status attach_all(const PlacementPlan& plan, SharedImages* shared);
+  absl::StatusOr<std::unique_ptr<BlockImage>> attach(const TensorGroup& group,
+                                                     SharedImages* shared);
   absl::Status load_residents();
   absl::Status start_rings();
   absl::Status add_hooks(const PlacementPlan& plan);
@@ -123,6 +130,7 @@ class PlacedWeights {
   absl::Status remove_hooks();
   absl::Status save_written();
   absl::Status release_images();
+  absl::Status release(std::unique_ptr<BlockImage>* image);
   absl::Status free_memory();
 
   Device& device_;
@@ -138,7 +146,11 @@ class PlacedWeights {
   std::vector<Ring> rings_;
   // Null where nothing is gathered.
   std::unique_ptr<GatheredWeights> gathered_;
-  // A share was abandoned.
+  // Some image is read by other ranks too.
+  bool has_shared_images_ = false;
+  // Bytes of those that another rank wrote.
+  int64_t borrowed_bytes_ = 0;
+  // What was shared was abandoned.
   bool is_lost_ = false;
   std::vector<InstalledHook> hooks_;
   // Whether only the device has the values of written state.

@@ -3,15 +3,24 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/StorageImpl.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "offload/choose_residents.h"
+#include "offload/component_role.h"
+#include "offload/distributed/choose_transfer.h"
 #include "offload/distributed/schedule_digest.h"
+#include "offload/distributed/shared_images.h"
 #include "offload/distributed/start_vote.h"
+#include "offload/distributed/transfer_rates.h"
 #include "offload/explain_choice.h"
 #include "offload/make_placement_plan.h"
 #include "offload/mapped_storage.h"
@@ -45,6 +54,24 @@ int64_t held_bytes(const OffloadableModule& module) {
   return bytes;
 }
 
+// Blocks of DiTs that do not stay.
+int64_t bytes_streamed(const ResolvedPlan& plan) {
+  int64_t bytes = 0;
+  const auto add = [&bytes](const PlannedComponent& component) {
+    for (const PlannedStack& stack : component.stacks) {
+      for (const PlannedBlock& block : stack.blocks) {
+        if (!block.resident) bytes += block.image_bytes;
+      }
+    }
+  };
+  for (const PlannedComponent& component : plan.components) {
+    if (component.role != ComponentRole::kDit) continue;
+    add(component);
+    for (const PlannedComponent& child : component.children) add(child);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 PlacementBackend::PlacementBackend(Platform& platform, OffloadConfig config,
@@ -52,7 +79,8 @@ PlacementBackend::PlacementBackend(Platform& platform, OffloadConfig config,
     : platform_(platform),
       config_(std::move(config)),
       options_(std::move(options)),
-      group_(config_.effective_group_size() > 1 ? options_.group : nullptr),
+      gathers_(config_.effective_group_size() > 1),
+      group_(options_.group),
       effective_(config_),
       weights_(platform, "offload", group_) {}
 
@@ -61,19 +89,12 @@ absl::Status PlacementBackend::enable(OffloadableModule& module) {
     return absl::FailedPreconditionError("offloading is enabled already");
   }
   auto decision = decide(module);
-  if (group_ != nullptr) {
-    RETURN_IF_ERROR(vote_on_start(
-        *group_, decision.status(),
-        decision.ok() ? schedule_digest(decision->plan, group_->size()) : ""));
+  if (is_together()) {
+    RETURN_IF_ERROR(place_together(decision));
+  } else {
+    RETURN_IF_ERROR(decision.status());
+    RETURN_IF_ERROR(weights_.place(decision->plan));
   }
-  RETURN_IF_ERROR(decision.status());
-  absl::Status placed = weights_.place(decision->plan);
-  if (group_ != nullptr) {
-    absl::Status vote = vote_on_start(*group_, placed, "placed");
-    if (!vote.ok()) weights_.abandon();
-    placed = std::move(vote);
-  }
-  RETURN_IF_ERROR(placed);
   Choice& choice = decision->choice;
   effective_ = std::move(choice.config);
   plan_ = std::move(choice.plan);
@@ -82,9 +103,56 @@ absl::Status PlacementBackend::enable(OffloadableModule& module) {
   return absl::OkStatus();
 }
 
+absl::Status PlacementBackend::place_together(
+    const absl::StatusOr<Decision>& decision) {
+  RETURN_IF_ERROR(vote_on_start(
+      *group_, decision.status(),
+      decision.ok() ? schedule_digest(decision->plan, group_->size()) : ""));
+  if (group_->images.valid()) return place_shared(decision->plan);
+  return vote_on_placing(weights_.place(decision->plan), "placed");
+}
+
+absl::Status PlacementBackend::place_shared(const PlacementPlan& plan) {
+  SharedImages images(std::move(group_->images), group_->rank() == 0);
+  // What rank 0 writes the others map.
+  for (const bool writes : {true, false}) {
+    absl::Status placed;
+    if (images.writes() == writes) {
+      placed = weights_.place(plan, &images);
+      if (placed.ok() && writes) placed = images.seal();
+    }
+    RETURN_IF_ERROR(vote_on_placing(placed, writes ? "written" : "mapped"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlacementBackend::vote_on_placing(const absl::Status& mine,
+                                               absl::string_view digest) {
+  absl::Status vote = vote_on_start(*group_, mine, digest);
+  if (!vote.ok()) weights_.abandon();
+  return vote;
+}
+
+absl::StatusOr<int64_t> PlacementBackend::free_bytes() const {
+  const absl::StatusOr<MemoryInfo> memory = platform_.memory_info();
+  if (!is_together()) {
+    RETURN_IF_ERROR(memory.status());
+    return memory->free_bytes;
+  }
+  // Who has an error says so in the vote that follows.
+  const int64_t mine =
+      memory.ok() ? memory->free_bytes : std::numeric_limits<int64_t>::max();
+  std::vector<int64_t> all(static_cast<size_t>(group_->size()));
+  RETURN_IF_ERROR(group_->control->all_gather(&mine, all.data(), sizeof(mine),
+                                              group_->start_timeout));
+  RETURN_IF_ERROR(memory.status());
+  return *std::min_element(all.begin(), all.end());
+}
+
 absl::StatusOr<PlacementBackend::Decision> PlacementBackend::decide(
     OffloadableModule& module) const {
-  ASSIGN_OR_RETURN(Choice choice, choose(module));
+  ASSIGN_OR_RETURN(const int64_t free_bytes, this->free_bytes());
+  ASSIGN_OR_RETURN(Choice choice, choose(module, free_bytes));
   for (const std::string& warning : choice.plan.warnings) {
     log_warning("offload plan", {{"warning", warning}});
   }
@@ -103,23 +171,58 @@ void PlacementBackend::end_generation() {
 }
 
 absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose(
-    const OffloadableModule& module) const {
-  if (config_.is_automatic()) return choose_automatically(module);
-  ASSIGN_OR_RETURN(const MemoryInfo memory, platform_.memory_info());
-  ASSIGN_OR_RETURN(Choice choice,
-                   try_policy(module, config_, config_.memory_budget_bytes(),
-                              memory.free_bytes));
+    const OffloadableModule& module, int64_t free_bytes) const {
+  if (config_.is_automatic()) return choose_automatically(module, free_bytes);
+  ASSIGN_OR_RETURN(
+      Choice choice,
+      try_policy(module, config_, config_.memory_budget_bytes(), free_bytes));
   choice.reason = explain_choice(config_, choice.config, choice.plan,
-                                 memory.free_bytes, memory.free_bytes);
+                                 free_bytes, free_bytes);
   return choice;
 }
 
 absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose_automatically(
-    const OffloadableModule& module) const {
-  ASSIGN_OR_RETURN(const MemoryInfo memory, platform_.memory_info());
-  const OffloadConfig config =
-      config_.with_default_headroom(memory.free_bytes / kHeadroomDivisor);
-  const int64_t budget_bytes = memory.free_bytes - *config.headroom_bytes();
+    const OffloadableModule& module, int64_t free_bytes) const {
+  absl::StatusOr<Choice> alone = choose_alone(module, free_bytes);
+  if (!may_gather()) return alone;
+  // To measure is a call of all ranks, be it for one of them.
+  const bool streams = alone.ok() && alone->config.is_distributed() &&
+                       bytes_streamed(alone->plan) > 0;
+  ASSIGN_OR_RETURN(
+      const uint64_t some_streams,
+      group_->control->all_reduce_or(streams ? 1 : 0, group_->start_timeout));
+  if (some_streams == 0) return alone;
+  const absl::StatusOr<TransferRates> rates =
+      measure_transfer_rates(*platform_.device(), *group_, free_bytes);
+  RETURN_IF_ERROR(group_->control->status());
+  if (!streams) return alone;
+  absl::StatusOr<Choice> gathered =
+      try_policy(module, automatic_config(free_bytes).with_allgather(),
+                 std::nullopt, free_bytes);
+  if (!gathered.ok()) return alone;
+  if (!rates.ok()) {
+    absl::StrAppend(&alone->reason, "; each rank copies for itself: ",
+                    rates.status().message());
+    return alone;
+  }
+  const TransferChoice transfer =
+      choose_transfer({group_->size(), bytes_streamed(alone->plan),
+                       bytes_streamed(gathered->plan)},
+                      *rates);
+  gathered->reason = alone->reason;
+  Choice& chosen = transfer.gathers ? *gathered : *alone;
+  absl::StrAppend(&chosen.reason, "; ", transfer.reason);
+  return std::move(chosen);
+}
+
+OffloadConfig PlacementBackend::automatic_config(int64_t free_bytes) const {
+  return config_.with_default_headroom(free_bytes / kHeadroomDivisor);
+}
+
+absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose_alone(
+    const OffloadableModule& module, int64_t free_bytes) const {
+  const OffloadConfig config = automatic_config(free_bytes);
+  const int64_t budget_bytes = free_bytes - *config.headroom_bytes();
   for (const OffloadStrategy strategy :
        {OffloadStrategy::kNone, OffloadStrategy::kDistributedLayerWise,
         OffloadStrategy::kModelLevel}) {
@@ -127,17 +230,17 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose_automatically(
     auto choice = try_policy(
         module, config.with_strategy(strategy),
         streams ? std::optional<int64_t>(budget_bytes) : std::nullopt,
-        memory.free_bytes);
+        free_bytes);
     if (choice.ok()) {
       choice->reason = explain_choice(config_, choice->config, choice->plan,
-                                      memory.free_bytes, budget_bytes);
+                                      free_bytes, budget_bytes);
       return choice;
     }
     if (!absl::IsResourceExhausted(choice.status())) return choice;
   }
   // Says by phase what the least is that streaming needs.
   return try_policy(module, config.with_strategy(OffloadStrategy::kLayerWise),
-                    std::nullopt, memory.free_bytes);
+                    std::nullopt, free_bytes);
 }
 
 // At most one allocation for each ring, one for what takes turns, and one for

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "offload/distributed/rank_group.h"
 #include "offload/host_memory_left.h"
 #include "offload/offload_backend.h"
@@ -27,8 +28,8 @@ struct PlacementBackendOptions {
   // What the host has left. What the tensors hold now comes back as they are
   // packed.
   HostMemoryQuery host_memory = nullptr;
-  // The ranks that share weights; null for a rank that shares none. Outlives
-  // the backend.
+  // The ranks that share weights, by gathering them or in the memory of their
+  // host; null for a rank that shares none. Outlives the backend.
   RankGroup* group = nullptr;
 };
 
@@ -49,8 +50,14 @@ struct PlacementBackendOptions {
 // are cut into shares (GatheredWeights); enable() and disable() are then calls
 // that all ranks make, and an error of one is an error of all. What was shared
 // is lost when the group fails: enable() is FAILED_PRECONDITION from there on.
+// If the group has a file for images, what is not gathered is on their host
+// once, until it is disabled; enable() is a call of all ranks then, too. The
+// next one is without that file.
 // An automatic policy becomes the first of
-// none, distributed_layer_wise and model_level that fits.
+// none, distributed_layer_wise and model_level that fits. Where blocks are
+// streamed then, a group whose devices are joined measures what is faster, to
+// gather all blocks, or that each rank copies those that do not stay
+// (choose_transfer.h).
 //
 //   disabled ──enable() OK──► enabled ──disable() OK──► disabled
 //
@@ -92,10 +99,27 @@ class PlacementBackend final : public OffloadBackend {
     Choice choice;
     PlacementPlan plan;
   };
+  // Whether the next enable() is a call of all ranks.
+  bool is_together() const {
+    return group_ != nullptr &&
+           (gathers_ || may_gather() || group_->images.valid());
+  }
+  // Whether the ranks choose if they gather.
+  bool may_gather() const {
+    return config_.is_automatic() && group_ != nullptr &&
+           group_->weights != nullptr && config_.group_size() == group_->size();
+  }
+  // What weights may be planned for: of a group, the least that a rank has.
+  absl::StatusOr<int64_t> free_bytes() const;
   absl::StatusOr<Decision> decide(OffloadableModule& module) const;
-  absl::StatusOr<Choice> choose(const OffloadableModule& module) const;
-  absl::StatusOr<Choice> choose_automatically(
-      const OffloadableModule& module) const;
+  absl::StatusOr<Choice> choose(const OffloadableModule& module,
+                                int64_t free_bytes) const;
+  absl::StatusOr<Choice> choose_automatically(const OffloadableModule& module,
+                                              int64_t free_bytes) const;
+  // With a headroom, if there is none.
+  OffloadConfig automatic_config(int64_t free_bytes) const;
+  absl::StatusOr<Choice> choose_alone(const OffloadableModule& module,
+                                      int64_t free_bytes) const;
   // Resolves a policy, chooses the resident blocks, and checks that it fits
   // into `device_bytes`.
   absl::StatusOr<Choice> try_policy(const OffloadableModule& module,
@@ -109,10 +133,19 @@ class PlacementBackend final : public OffloadBackend {
   // What the granularity of allocations may cost.
   int64_t rounding_bytes(const ResolvedPlan& plan) const;
 
+  // All ranks place their weights, or none does.
+  absl::Status place_together(const absl::StatusOr<Decision>& decision);
+  // The same, with one copy on the host of what each rank needs whole.
+  absl::Status place_shared(const PlacementPlan& plan);
+  absl::Status vote_on_placing(const absl::Status& mine,
+                               absl::string_view digest);
+
   Platform& platform_;
   const OffloadConfig config_;
   const PlacementBackendOptions options_;
-  // Null where nothing is gathered.
+  // The policy says so.
+  const bool gathers_;
+  // Null where nothing is shared.
   RankGroup* const group_;
   // What an automatic policy has become; else the policy.
   OffloadConfig effective_;

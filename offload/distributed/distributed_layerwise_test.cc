@@ -178,6 +178,10 @@ TEST(DistributedLayerwiseTest, APassThatIsAbandonedIsMadeToTheEnd) {
   EXPECT_THAT(group.violations(), IsEmpty());
 }
 
+// Of the control group, while ranks start: the memory that they have, and two
+// votes of two calls.
+constexpr int kStartCalls = 5;
+
 // A rank that is gone in the n-th call of either communicator.
 void expect_the_group_ends(const CallFaults& control,
                            const CallFaults& weights) {
@@ -215,11 +219,33 @@ TEST(DistributedLayerwiseTest, ALostRankEndsTheGroupWhateverItIsDoing) {
   for (const int64_t nth : {1, 2, 3, 7, 12}) {
     SCOPED_TRACE(nth);
     // The first calls of the control group are the start's.
-    expect_the_group_ends(at_call(Kind::kFails, 4 + nth), nullptr);
-    expect_the_group_ends(at_call(Kind::kNeverArrives, 4 + nth), nullptr);
+    expect_the_group_ends(at_call(Kind::kFails, kStartCalls + nth), nullptr);
+    expect_the_group_ends(at_call(Kind::kNeverArrives, kStartCalls + nth),
+                          nullptr);
     expect_the_group_ends(nullptr, at_call(Kind::kFails, nth));
     expect_the_group_ends(nullptr, at_call(Kind::kNeverArrives, nth));
   }
+}
+
+// Of a group: every shape of pipeline, and how many cases that makes.
+int expect_identity(ToyGroupOptions options) {
+  for (const int shape : {0, 1, 2, 3, 4, 5, 6, 7}) {
+    options.toy.counts = (shape & 1) != 0;
+    options.toy.returns_views = (shape & 2) != 0;
+    options.toy.shares = (shape & 4) != 0;
+    ToyGroup group(options);
+    EXPECT_THAT(group.enable(), Each(absl::OkStatus()));
+    run_ranks(options.ranks,
+              [&](int rank) { group.expect_request(rank, 1 + rank); });
+    EXPECT_GT(group.rank(0).backend->stats().h2d_bytes, 0);
+    EXPECT_THAT(group.disable(), Each(absl::OkStatus()));
+    for (int rank = 0; rank < options.ranks; ++rank) {
+      EXPECT_EQ(state_of(*group.rank(rank).module),
+                state_of(*group.rank(rank).twin));
+    }
+    EXPECT_THAT(group.violations(), IsEmpty());
+  }
+  return 8;
 }
 
 TEST(DistributedLayerwiseTest, EveryShapeOfGroupGivesTheSameBytes) {
@@ -227,20 +253,31 @@ TEST(DistributedLayerwiseTest, EveryShapeOfGroupGivesTheSameBytes) {
   for (const int ranks : {2, 3, 4}) {
     for (const int blocks : {2, 3, 4, 5, 7, 9}) {
       for (const int slots : {1, 2, 3, 4}) {
-        for (const int shape : {0, 1, 2, 3, 4, 5, 6, 7}) {
+        ToyGroupOptions options = options_for(ranks);
+        options.slots = slots;
+        options.toy.blocks = blocks;
+        options.unequal = blocks % 2 == 1;
+        cases += expect_identity(options);
+      }
+    }
+  }
+  std::printf("byte-identity: %d cases\n", cases);
+}
+
+// Ranks that stream whole blocks, with and without one copy on their host.
+TEST(DistributedLayerwiseTest, RankLocalGroupsGiveTheSameBytes) {
+  int cases = 0;
+  for (const int ranks : {1, 2, 3, 4}) {
+    for (const int blocks : {4, 5, 9}) {
+      for (const int64_t resident : {0, 1, blocks - 2}) {
+        for (const bool shares : {false, true}) {
           ToyGroupOptions options = options_for(ranks);
-          options.slots = slots;
+          options.gathers = false;
           options.toy.blocks = blocks;
-          options.toy.counts = (shape & 1) != 0;
-          options.toy.returns_views = (shape & 2) != 0;
-          options.toy.shares = (shape & 4) != 0;
-          ToyGroup group(options);
-          ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
-          run_ranks(ranks,
-                    [&](int rank) { group.expect_request(rank, 1 + rank); });
-          EXPECT_GT(group.rank(0).backend->stats().h2d_bytes, 0);
-          EXPECT_THAT(group.violations(), IsEmpty());
-          ++cases;
+          options.unequal = blocks % 2 == 1;
+          options.resident_layers = resident;
+          options.shares_images = shares;
+          cases += expect_identity(options);
         }
       }
     }
@@ -272,7 +309,7 @@ void run_random_request(ToyGroup& group, int rank, std::mt19937& random) {
 
 TEST(DistributedLayerwiseTest, RandomWavesOfRandomRequests) {
   constexpr int kRanks = 4;
-  constexpr int kRequests = 60;
+  constexpr int kWaves = 200;
   ToyGroupOptions options = options_for(kRanks);
   options.toy.dits = 2;
   options.toy.encoders = 1;
@@ -289,14 +326,20 @@ TEST(DistributedLayerwiseTest, RandomWavesOfRandomRequests) {
   options.weight_faults = delays;
   ToyGroup group(options);
   ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
-  run_ranks(kRanks, [&](int rank) {
-    std::mt19937 random(static_cast<uint32_t>(rank) + 1);
-    for (int request = 0; request < kRequests; ++request) {
-      run_random_request(group, rank, random);
-    }
-  });
+  // Each round ends with an idle group, so that the next one is a wave at
+  // least; who has two requests, or joins late, may make more.
+  uint32_t round = 0;
+  for (; group.waves() < kWaves && !testing::Test::HasFailure(); ++round) {
+    run_ranks(kRanks, [&](int rank) {
+      std::mt19937 random(round * kRanks + static_cast<uint32_t>(rank));
+      for (auto requests = random() % 3; requests > 0; --requests) {
+        run_random_request(group, rank, random);
+      }
+    });
+  }
   EXPECT_THAT(group.violations(), IsEmpty());
-  std::printf("waves: %d requests on %d ranks\n", kRanks * kRequests, kRanks);
+  std::printf("%d waves of %u rounds on %d ranks\n",
+              static_cast<int>(group.waves()), round, kRanks);
 }
 
 }  // namespace

@@ -5,15 +5,23 @@
 #include "absl/time/time.h"
 #include "platform/distributed/communicator.h"
 #include "platform/distributed/host_communicator.h"
+#include "platform/os/unique_fd.h"
 
 namespace ferry {
 
 // What joins the ranks that hold the weights of a pipeline together: a control
 // group on the host, for votes, and the group of their devices, for weights.
 // Both have the same ranks. Once one of them has failed, so has the group.
+//
+// Ranks that gather nothing may have one copy of the weights on their host all
+// the same; they need no group of their devices.
 struct RankGroup {
   std::unique_ptr<HostCommunicator> control;
+  // Null where nothing is gathered.
   std::unique_ptr<Communicator> weights;
+  // A file in memory, without bytes, that all ranks have: for SharedImages,
+  // once. None where each rank keeps what it needs whole for itself.
+  UniqueFd images;
   // How long a rank waits for the others: in a vote or a gather, longer than
   // any of them may take for a pass; and for them to load.
   absl::Duration timeout = absl::Minutes(2);

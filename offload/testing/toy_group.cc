@@ -1,6 +1,8 @@
 #include "offload/testing/toy_group.h"
 
+#include <ATen/ops/arange.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <utility>
 
@@ -8,20 +10,30 @@
 #include "offload/testing/checked_platform.h"
 #include "platform/distributed/simulated/simulated_communicator.h"
 #include "platform/distributed/testing/rank_threads.h"
+#include "platform/os/shared_memory.h"
+#include "platform/os/unique_fd.h"
 
 namespace ferry {
 namespace {
 
-OffloadConfig gathered_policy(const ToyGroupOptions& options) {
+OffloadConfig policy_of(const ToyGroupOptions& options) {
   OmniDiffusionConfig config;
   DiffusionOffloadConfig& compact = config.diffusion_offload_config.emplace();
+  if (options.automatic) {
+    compact.mode = "auto";
+    config.parallel_config.data_parallel_size = options.ranks;
+    return *OffloadConfig::from_od_config(config);
+  }
   compact.mode = "layer";
   compact.components = std::vector<std::string>{"dit"};
-  compact.layer_options = {{"dit", "allgather", std::nullopt}};
+  const std::string transfer = options.gathers ? "allgather" : "rank-local";
+  compact.layer_options = {{"dit", transfer, std::nullopt}};
+  if (options.resident_layers > 0) {
+    compact.layer_options[0].resident_layers = options.resident_layers;
+  }
   if (options.toy.encoders > 0) {
     compact.components->push_back("text_encoder");
-    compact.layer_options.push_back(
-        {"text_encoder", "allgather", std::nullopt});
+    compact.layer_options.push_back({"text_encoder", transfer, std::nullopt});
   }
   config.parallel_config.data_parallel_size = options.ranks;
   return *OffloadConfig::from_od_config(config);
@@ -30,6 +42,8 @@ OffloadConfig gathered_policy(const ToyGroupOptions& options) {
 }  // namespace
 
 ToyGroup::ToyGroup(const ToyGroupOptions& options) {
+  UniqueFd images;
+  if (options.shares_images) images = *make_shared_memory("ferry-host");
   InProcessGroup control(options.ranks, options.control_faults);
   InProcessGroup weights(options.ranks, options.weight_faults);
   for (int r = 0; r < options.ranks; ++r) {
@@ -37,6 +51,12 @@ ToyGroup::ToyGroup(const ToyGroupOptions& options) {
     rank.platform = std::make_unique<SimulatedPlatform>(options.device);
     rank.module = std::make_unique<ToyModule>(options.toy);
     rank.twin = std::make_unique<ToyModule>(options.toy);
+    if (options.unequal) {
+      for (ToyModule* module : {rank.module.get(), rank.twin.get()}) {
+        module->add_tensor("dit_0.blocks.1", "ballast",
+                           at::arange(16'411).to(c10::kByte));
+      }
+    }
     SimulatedCommunicatorOptions communicator;
     communicator.gather_gbps = options.gather_gbps;
     communicator.timeout = options.timeout;
@@ -44,6 +64,7 @@ ToyGroup::ToyGroup(const ToyGroupOptions& options) {
     rank.group.weights = std::make_unique<SimulatedCommunicator>(
         rank.platform->simulated_device(), weights.join(r), communicator);
     rank.group.timeout = options.timeout;
+    if (images.valid()) rank.group.images = UniqueFd(::dup(images.get()));
     ranks_.push_back(std::move(rank));
   }
   for (Rank& rank : ranks_) {
@@ -51,7 +72,7 @@ ToyGroup::ToyGroup(const ToyGroupOptions& options) {
     backend.slots = options.slots;
     backend.group = &rank.group;
     rank.backend = std::make_unique<PlacementBackend>(
-        *rank.platform, gathered_policy(options), backend);
+        *rank.platform, policy_of(options), backend);
   }
 }
 
@@ -111,6 +132,11 @@ std::vector<std::string> ToyGroup::violations() {
     }
   }
   return all;
+}
+
+int64_t ToyGroup::waves() {
+  MutexLock lock(&mutex_);
+  return last_wave_;
 }
 
 void ToyGroup::want_wave(int64_t last_wave) {

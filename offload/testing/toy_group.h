@@ -27,6 +27,16 @@ struct ToyGroupOptions {
   int ranks = 2;
   int slots = 2;
   ToyOptions toy;
+  // The second block of the first DiT is some five times as large as the
+  // others, and no share of it is a round number.
+  bool unequal = false;
+  // Else each rank copies whole blocks of its DiTs, of which so many stay.
+  bool gathers = true;
+  int64_t resident_layers = 0;
+  // Else what the policy "auto" makes of the device's memory.
+  bool automatic = false;
+  // What each rank needs whole is on the host once.
+  bool shares_images = false;
   SimulatedDeviceOptions device;
   double gather_gbps = 0;
   absl::Duration timeout = absl::Minutes(1);
@@ -36,7 +46,8 @@ struct ToyGroupOptions {
 };
 
 // Ranks as threads: each has a simulated device, an equal toy pipeline whose
-// DiTs and encoders are gathered, and a twin of it that is not offloaded.
+// DiTs and encoders are gathered, or streamed by itself, and a twin of it that
+// is not offloaded.
 class ToyGroup {
  public:
   struct Rank {
@@ -64,6 +75,8 @@ class ToyGroup {
   bool is_same(int rank, size_t component, const at::Tensor& x);
   // A request of so many passes over the first component.
   void expect_request(int rank, int passes);
+  // How many waves there were since they were enabled.
+  int64_t waves() EXCLUDES_LOCK(mutex_);
   // What any device found wrong.
   std::vector<std::string> violations();
 

@@ -12,8 +12,9 @@ namespace ferry {
 // a stream. NCCL's contract, or a stricter one.
 //
 // Order: every rank calls the same operations with the same sizes in the same
-//   order, on one stream, always the same. The call returns before the work is
-//   done; the stream has done it when all ranks have given it to theirs.
+//   order, on one stream; on another one only when that work has ended. The
+//   call returns before the work is done; the stream has done it when all ranks
+//   have given it to theirs.
 // Deadline: work that does not end within the communicator's timeout of being
 //   *started* by its stream (waiting for other streams does not count) aborts
 //   it.

@@ -35,7 +35,7 @@ std::string host_name() {
 
 absl::StatusOr<OwnWorker::Started> OwnWorker::start(
     const WorkerSettings& settings, int rank, int64_t generation,
-    ProcessSpawner& spawner, LogDrain& drain, int store_fd) {
+    ProcessSpawner& spawner, LogDrain& drain, GroupFds group) {
   ASSIGN_OR_RETURN(SocketPair ipc, make_socket_pair());
   ASSIGN_OR_RETURN(Pipe lifeline, make_pipe());
   ASSIGN_OR_RETURN(Pipe output, make_pipe());
@@ -46,7 +46,12 @@ absl::StatusOr<OwnWorker::Started> OwnWorker::start(
   options.argv.push_back(absl::StrCat("--rank=", rank));
   options.argv.push_back(absl::StrCat("--generation=", generation));
   options.inherited = {ipc.second.get(), lifeline.read_end.get()};
-  if (store_fd >= 0) options.inherited.push_back(store_fd);
+  if (group.store >= 0) options.inherited.push_back(group.store);
+  if (group.images >= 0) {
+    options.argv.push_back(absl::StrCat(
+        "--images_fd=", kIpcFd + static_cast<int>(options.inherited.size())));
+    options.inherited.push_back(group.images);
+  }
   options.stdout_fd = output.write_end.get();
   options.stderr_fd = output.write_end.get();
   options.oom_score_adj = kOomScoreAdj;

@@ -31,15 +31,21 @@ class OwnWorker final : public WorkerLink {
     UniqueFd socket;
   };
 
-  // Where the worker finds the store's socket, which it inherits as
-  // `store_fd`; −1: it inherits none.
+  // What the worker inherits; −1: it does not.
+  struct GroupFds {
+    // The store's socket: rank 0's.
+    int store = -1;
+    // A file in memory, for weights that ranks share.
+    int images = -1;
+  };
+  // Where the worker finds the store's socket.
   static constexpr int kStoreFd = 5;
 
   // Errors: the process cannot be started.
   static absl::StatusOr<Started> start(const WorkerSettings& settings, int rank,
                                        int64_t generation,
                                        ProcessSpawner& spawner, LogDrain& drain,
-                                       int store_fd);
+                                       GroupFds group);
 
   std::optional<std::string> wait_for(absl::Duration timeout) override;
   void kill() override;

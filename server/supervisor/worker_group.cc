@@ -12,7 +12,9 @@
 #include "platform/base/random_hex.h"
 #include "platform/base/status_macros.h"
 #include "platform/os/host_port.h"
+#include "platform/os/shared_memory.h"
 #include "platform/os/tcp_socket.h"
+#include "platform/os/unique_fd.h"
 #include "server/core/errors.h"
 #include "server/supervisor/external_worker.h"
 #include "server/supervisor/own_worker.h"
@@ -68,14 +70,21 @@ absl::Status WorkerGroup::start_processes() {
   // First, since it may take long: nothing else holds a device meanwhile.
   ASSIGN_OR_RETURN(const WorkerGate::Connections external, take_external());
   UniqueFd store;
+  // The ranks alone keep it, so that it ends with the last of them. Those of
+  // other hosts could not inherit it.
+  UniqueFd images;
   if (settings_.ranks > 1) {
     ASSIGN_OR_RETURN(store, make_rendezvous(external));
+    if (external.empty()) {
+      ASSIGN_OR_RETURN(images, make_shared_memory("ferry-host"));
+    }
   }
   for (int rank = 0; rank < settings_.ranks - settings_.external_ranks;
        ++rank) {
     ASSIGN_OR_RETURN(OwnWorker::Started worker,
-                     OwnWorker::start(settings_, rank, generation_, spawner_,
-                                      drain_, rank == 0 ? store.get() : -1));
+                     OwnWorker::start(
+                         settings_, rank, generation_, spawner_, drain_,
+                         {rank == 0 ? store.get() : -1, images.get()}));
     add_process(std::move(worker.link), std::move(worker.socket));
   }
   for (const auto& connection : external) {

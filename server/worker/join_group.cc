@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "platform/base/clock.h"
 #include "platform/base/fault_point.h"
+#include "platform/base/logging.h"
 #include "platform/base/status_macros.h"
 #include "platform/device/cuda/cuda_device.h"
 #include "platform/device/simulated/simulated_device.h"
@@ -50,7 +51,8 @@ JoinedGroup::JoinedGroup(int rank, int size)
 
 absl::Status JoinedGroup::status() const {
   RETURN_IF_ERROR(ranks_.control->status());
-  return ranks_.weights->status();
+  return ranks_.weights == nullptr ? absl::OkStatus()
+                                   : ranks_.weights->status();
 }
 
 absl::Status JoinedGroup::join_devices(Platform& platform, Store& store,
@@ -83,8 +85,21 @@ absl::Status JoinedGroup::join_devices(Platform& platform, Store& store,
                    platform.name(), " is not supported"));
 }
 
+absl::Status JoinedGroup::agree_on_devices(const absl::Status& joined) {
+  if (!joined.ok()) {
+    log_warning("ranks do without gathering weights",
+                {{"reason", joined.message()}});
+  }
+  ASSIGN_OR_RETURN(
+      const uint64_t failures,
+      ranks_.control->all_reduce_or(joined.ok() ? 0 : 1, ranks_.start_timeout));
+  if (failures != 0) ranks_.weights.reset();
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<JoinedGroup>> JoinedGroup::join(
-    const worker::v1::LoadPipelineRequest& request, Platform& platform) {
+    const worker::v1::LoadPipelineRequest& request, Platform& platform,
+    Gathers gathers) {
   const int rank = request.rank();
   const int size = request.world_size();
   if (!request.has_rendezvous()) {
@@ -114,11 +129,19 @@ absl::StatusOr<std::unique_ptr<JoinedGroup>> JoinedGroup::join(
                    join_gloo_group(control, rank, size, gloo));
   group->ranks_.control = std::make_unique<RecordedHostCommunicator>(
       std::move(votes), group->votes_);
-  PrefixStore weights(*store, absl::StrCat(meeting.incarnation(), "/weights"));
-  RETURN_IF_ERROR(
-      group->join_devices(platform, weights, rank, size, gloo, timeout));
   group->ranks_.timeout = timeout;
   group->ranks_.start_timeout = join_timeout;
+  if (gathers != Gathers::kNever) {
+    PrefixStore weights(*store,
+                        absl::StrCat(meeting.incarnation(), "/weights"));
+    const absl::Status joined = group->join_devices(
+        platform, weights, rank, size, gloo, timeout);
+    if (gathers == Gathers::kAlways) {
+      RETURN_IF_ERROR(joined);
+    } else {
+      RETURN_IF_ERROR(group->agree_on_devices(joined));
+    }
+  }
   return group;
 }
 

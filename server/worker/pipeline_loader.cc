@@ -17,6 +17,7 @@
 #include "platform/device/platform_options.h"
 #include "platform/device/simulated/simulated_device_options.h"
 #include "platform/os/host_memory_limit.h"
+#include "platform/os/unique_fd.h"
 #include "server/core/proto_time.h"
 #include "server/worker/join_group.h"
 #include "server/worker/offload_settings.h"
@@ -62,6 +63,13 @@ absl::StatusOr<OffloadConfig> offload_config(
   return config.with_default_headroom(package.manifest.headroom_bytes());
 }
 
+JoinedGroup::Gathers gathers_of(const OffloadConfig& config) {
+  if (config.effective_group_size() > 1) return JoinedGroup::Gathers::kAlways;
+  return config.is_automatic() && config.group_size() > 1
+             ? JoinedGroup::Gathers::kMaybe
+             : JoinedGroup::Gathers::kNever;
+}
+
 HostMemoryLeft host_memory() {
   const HostMemoryLimit limit = host_memory_limit();
   return {limit.available_bytes, limit.limited_by};
@@ -70,7 +78,8 @@ HostMemoryLeft host_memory() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
-    const worker::v1::LoadPipelineRequest& request, WaveLine* waves) {
+    const worker::v1::LoadPipelineRequest& request, WaveLine* waves,
+    UniqueFd images) {
   TorchPipeline::Parts parts;
   ASSIGN_OR_RETURN(parts.config, offload_config(request));
   ASSIGN_OR_RETURN(PlatformOptions options,
@@ -79,15 +88,22 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
   options.cuda.pin_host_memory = parts.config.pin_memory();
   ASSIGN_OR_RETURN(parts.platform, get_platform(options));
   Platform& platform = *parts.platform;
-  if (parts.config.effective_group_size() > 1 &&
+  const JoinedGroup::Gathers gathers = gathers_of(parts.config);
+  if ((gathers != JoinedGroup::Gathers::kNever || images.valid()) &&
       platform.supports_cpu_offload()) {
-    ASSIGN_OR_RETURN(parts.group, JoinedGroup::join(request, platform));
+    ASSIGN_OR_RETURN(parts.group,
+                     JoinedGroup::join(request, platform, gathers));
+    parts.group->ranks().images = std::move(images);
   }
   ASSIGN_OR_RETURN(
       parts.choice,
       get_offload_backend(
           parts.config, platform, host_memory,
           parts.group == nullptr ? nullptr : &parts.group->ranks()));
+  if (parts.choice.backend == nullptr && parts.group != nullptr) {
+    // Nobody packs images.
+    parts.group->ranks().images.reset();
+  }
   const absl::Duration start = Clock::real().monotonic();
   // What shall run elsewhere is not tried on the host, where it may take long.
   const bool runs_on_host = platform.torch_device() == "cpu";

@@ -17,8 +17,8 @@ TorchPipeline::~TorchPipeline() {
   if (waves_ != nullptr) waves_->detach();
   OffloadBackend* const backend = parts_.choice.backend.get();
   if (backend == nullptr || !backend->is_enabled()) return;
-  // What ranks share they could only give back together, and a process that
-  // ends needs nothing back.
+  // What ranks share they could only give back together, or copy, and a process
+  // that ends needs nothing back.
   if (parts_.group != nullptr) return;
   const absl::Status status = backend->disable();
   if (!status.ok()) {

@@ -29,7 +29,7 @@ class TorchPipeline final : public LoadedPipeline {
   // In this order: each stands on those before it.
   struct Parts {
     std::unique_ptr<Platform> platform;
-    // Null unless ranks share weights.
+    // Null unless ranks share weights, on their host or by gathering them.
     std::unique_ptr<JoinedGroup> group;
     std::unique_ptr<Pipeline> pipeline;
     OffloadConfig config;

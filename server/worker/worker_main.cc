@@ -13,19 +13,25 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "ferry/worker/v1/worker_service.pb.h"
 #include "platform/base/command_line.h"
 #include "platform/base/fault_point.h"
 #include "platform/base/logging.h"
+#include "platform/os/unique_fd.h"
 #include "server/ipc/worker_exit.h"
 #include "server/worker/dial_ferryd.h"
 #include "server/worker/join_flags.h"
 #include "server/worker/pipeline_loader.h"
 #include "server/worker/run_worker.h"
+#include "server/worker/wave_line.h"
 
 ABSL_FLAG(int, ipc_fd, -1, "Inherited socket to ferryd.");
 ABSL_FLAG(int, lifeline_fd, -1,
           "Inherited pipe whose other end ferryd holds; its end ends this "
           "process.");
+ABSL_FLAG(int, images_fd, -1,
+          "Inherited file in memory, for weights that the ranks of this host "
+          "share; none: each rank has its own copy.");
 ABSL_FLAG(int64_t, generation, 1, "Generation of the group; for logs.");
 
 // Of workers that ferryd does not start, but for --rank.
@@ -99,7 +105,9 @@ JoinFlags join_flags() {
 int run_external() {
   const absl::StatusOr<DialOptions> options = make_dial_options(join_flags());
   if (!options.ok()) return fail(options.status());
-  const absl::Status status = run_external_worker(*options, load_pipeline);
+  const absl::Status status = run_external_worker(
+      *options, [](const worker::v1::LoadPipelineRequest& request,
+                   WaveLine* waves) { return load_pipeline(request, waves); });
   if (status.ok() || absl::IsCancelled(status)) return 0;
   return fail(status, kWorkerNotLetIn);
 }
@@ -127,7 +135,10 @@ int run(int argc, char** argv) {
                              {"generation", absl::GetFlag(FLAGS_generation)}});
   const absl::Status status = run_worker(
       {absl::GetFlag(FLAGS_ipc_fd), absl::GetFlag(FLAGS_lifeline_fd)},
-      load_pipeline);
+      [](const worker::v1::LoadPipelineRequest& request, WaveLine* waves) {
+        return load_pipeline(request, waves,
+                             UniqueFd(absl::GetFlag(FLAGS_images_fd)));
+      });
   return status.ok() ? 0 : fail(status);
 }
 

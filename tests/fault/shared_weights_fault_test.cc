@@ -1,6 +1,6 @@
-// Ranks that share weights lose one of them while a rank stands at a point
-// between joining the group and giving away a picture: in a vote, in a gather,
-// beside them.
+// Ranks that share weights, by gathering them or in the memory of their host,
+// lose one of them while a rank stands at a point between joining the group and
+// giving away a picture: in a vote, in a gather, beside them.
 
 #include <string>
 #include <tuple>
@@ -34,6 +34,9 @@ class SharedWeightsFaultTest : public GroupFixture,
   static std::string fault() { return std::get<1>(GetParam()); }
   static int rank() { return std::get<2>(GetParam()) ? kRanks - 1 : 0; }
 
+  // How they share weights.
+  virtual std::string transfer() const { return "allgather"; }
+
   Daemon::Options options() const {
     Daemon::Options options = faults_.daemon_options("group", make_package());
     options.pipelines.clear();
@@ -46,7 +49,8 @@ class SharedWeightsFaultTest : public GroupFixture,
         absl::StrCat("pipelines { name: \"group\" path: \"", make_package(),
                      "\" offload { mode: \"layer\" components: \"dit\" "
                      "layer_options { component: \"dit\" "
-                     "weight_transfer: \"allgather\" } } }"));
+                     "weight_transfer: \"",
+                     transfer(), "\" } } }"));
     options.flags.push_back("--config=" + config);
     options.flags.push_back("--platform=simulated");
     options.flags.push_back("--simulated_check");
@@ -56,7 +60,27 @@ class SharedWeightsFaultTest : public GroupFixture,
   Faults faults_;
 };
 
-class SharedWeightsLoadFaultTest : public SharedWeightsFaultTest {};
+class SharedWeightsLoadFaultTest : public SharedWeightsFaultTest {
+ protected:
+  // `hit` is the fault's.
+  void expect_next_group(int hit) {
+    faults_.arm(fault());
+    Daemon& daemon = start(options());
+    ASSERT_TRUE(daemon.wait_until_listening()) << daemon.log();
+    ASSERT_TRUE(faults_.wait_for_hit(hit));
+    lose(find_rank(daemon, rank(), 1), loss());
+    ASSERT_TRUE(eventually([&] {
+      return daemon.get_pipeline(kPipeline).generation() > 1;
+    })) << daemon.log();
+    faults_.disarm();
+    expect_next_group_serves(daemon, 1, kRanks);
+  }
+};
+
+class SharedImagesLoadFaultTest : public SharedWeightsLoadFaultTest {
+ protected:
+  std::string transfer() const override { return "rank-local"; }
+};
 
 TEST_P(SharedWeightsFaultTest, NothingStaysAndTheNextGroupServes) {
   Daemon& daemon = start_ready(options());
@@ -77,17 +101,10 @@ TEST_P(SharedWeightsFaultTest, NothingStaysAndTheNextGroupServes) {
   }
 }
 
-TEST_P(SharedWeightsLoadFaultTest, TheNextGroupServes) {
-  faults_.arm(fault());
-  Daemon& daemon = start(options());
-  ASSERT_TRUE(daemon.wait_until_listening()) << daemon.log();
-  ASSERT_TRUE(faults_.wait_for_hit());
-  lose(find_rank(daemon, rank(), 1), loss());
-  ASSERT_TRUE(eventually([&] {
-    return daemon.get_pipeline(kPipeline).generation() > 1;
-  })) << daemon.log();
-  faults_.disarm();
-  expect_next_group_serves(daemon, 1, kRanks);
+TEST_P(SharedWeightsLoadFaultTest, TheNextGroupServes) { expect_next_group(1); }
+
+TEST_P(SharedImagesLoadFaultTest, TheNextGroupServes) {
+  expect_next_group(fault().back() - '0');
 }
 
 std::string name_of(
@@ -113,6 +130,16 @@ INSTANTIATE_TEST_SUITE_P(Matrix, SharedWeightsFaultTest,
 INSTANTIATE_TEST_SUITE_P(Matrix, SharedWeightsLoadFaultTest,
                          Combine(Values(Loss::kDead, Loss::kSilent),
                                  Values("hang@join_group", "hang@start_vote"),
+                                 Values(false, true)),
+                         name_of);
+
+// Both ranks vote before the images are written, before the second one maps
+// them, and after that.
+INSTANTIATE_TEST_SUITE_P(Matrix, SharedImagesLoadFaultTest,
+                         Combine(Values(Loss::kDead, Loss::kSilent),
+                                 Values("hang@start_vote:1",
+                                        "hang@start_vote:3",
+                                        "hang@start_vote:5"),
                                  Values(false, true)),
                          name_of);
 

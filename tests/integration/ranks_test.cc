@@ -85,18 +85,20 @@ class RanksTest : public DaemonFixture {
   }
 
   // What a daemon of one rank makes on the CPU.
-  static std::vector<std::string> pictures_of_one_rank(int count) {
-    Daemon daemon({{{"slow", slow_package()}}, {"--platform=cpu"}});
+  static std::vector<std::string> pictures_of_one_rank(
+      int count, const std::string& package = slow_package()) {
+    Daemon daemon({{{"slow", package}}, {"--platform=cpu"}});
     EXPECT_TRUE(daemon.wait_until_ready()) << daemon.log();
     std::vector<std::string> result = pictures(daemon, count);
     expect_closes(daemon);
     return result;
   }
 
-  static std::string write_config(const std::string& pipeline) {
+  static std::string write_config(const std::string& pipeline,
+                                  const std::string& package = slow_package()) {
     const std::string path = make_directory("config") + "/ferryd.txtpb";
     write_file(path, absl::StrCat("pipelines { name: \"slow\" path: \"",
-                                  slow_package(), "\" ", pipeline, " }"));
+                                  package, "\" ", pipeline, " }"));
     return path;
   }
 };
@@ -191,6 +193,66 @@ TEST_F(RanksTest, ShareOneCopyOfTheWeights) {
   EXPECT_EQ(report.strategy(), "distributed_layer_wise");
   EXPECT_THAT(report.policy(), HasSubstr("effective_group_size 3"));
   EXPECT_GT(report.total_h2d_bytes(), 0);
+}
+
+// With the weights on a device that does not hold them, ranks measure how they
+// come to it fastest, agree, and say why.
+TEST_F(RanksTest, ChooseTogetherWhetherTheyGather) {
+  const std::string package =
+      make_package({"--blocks=8", "--ballast_bytes=100000"});
+  const std::vector<std::string> expected = pictures_of_one_rank(3, package);
+  const std::string config = write_config("ranks: 3", package);
+  int64_t weights = 0;
+  {
+    Daemon daemon({{}, {"--config=" + config, "--platform=simulated"}});
+    ASSERT_TRUE(daemon.wait_until_ready()) << daemon.log();
+    const v1::OffloadReport report = daemon.get_pipeline(kPipeline).offload();
+    EXPECT_THAT(report.reason(), HasSubstr("everything fits"));
+    weights = report.resident_bytes();
+    expect_closes(daemon);
+  }
+  Daemon& daemon = start_ready(
+      {{},
+       {"--config=" + config, "--platform=simulated", "--simulated_check",
+        absl::StrCat("--simulated_device_memory=", weights)}});
+  EXPECT_EQ(pictures(daemon, 3), expected);
+  const v1::OffloadReport report = daemon.get_pipeline(kPipeline).offload();
+  EXPECT_EQ(report.strategy(), "distributed_layer_wise");
+  EXPECT_GT(report.streamed_bytes(), 0);
+  EXPECT_THAT(report.reason(),
+              AllOf(HasSubstr("the least streaming that fits"),
+                    HasSubstr("for a pass, to gather "),
+                    HasSubstr(" GB/s on all ranks at once, gathers ")));
+}
+
+// Ranks that gather wait for nobody whose request is refused, and each answer
+// is the request's own.
+TEST_F(RanksTest, InvalidRequestsFailAloneAndAtOnce) {
+  const std::string config = write_config(
+      "ranks: 2 offload { mode: \"layer\" components: \"dit\" layer_options { "
+      "component: \"dit\" weight_transfer: \"allgather\" } }");
+  Daemon& daemon =
+      start_ready({{}, {"--config=" + config, "--platform=simulated"}});
+  const std::vector<std::string> expected = pictures(daemon, 2);
+  for (int round = 0; round < 2; ++round) {
+    Calls calls;
+    for (int seed = 1; seed <= 2; ++seed) {
+      calls.push_back(call(daemon, make_request(seed)));
+      v1::GenerateRequest invalid = make_request(seed);
+      invalid.mutable_spec()->set_num_inference_steps(0);
+      invalid.mutable_spec()->set_width(1);
+      calls.push_back(call(daemon, invalid));
+    }
+    for (size_t i = 0; i < calls.size(); ++i) {
+      const grpc::Status& status = calls[i]->finish();
+      if (i % 2 == 0) {
+        ASSERT_TRUE(status.ok()) << describe(status);
+        EXPECT_EQ(calls[i]->outputs().at(0), expected[i / 2]);
+      } else {
+        EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+      }
+    }
+  }
 }
 
 TEST_F(RanksTest, ArePartOfTheConfigurationFile) {

@@ -22,7 +22,7 @@ ALLOWED_INCLUDES = {
     ],
     "offload": [
         "ATen", "absl", "c10", "nlohmann", "openssl", "platform/base",
-        "platform/device", "platform/distributed",
+        "platform/device", "platform/distributed", "platform/os",
     ],
     "pipelines": [
         "ATen", "absl", "c10", "ferry/config", "ferry/v1", "google/protobuf",

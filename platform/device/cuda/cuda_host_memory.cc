@@ -1,5 +1,6 @@
 #include "platform/device/cuda/cuda_host_memory.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -14,6 +15,14 @@
 #include "platform/device/cuda/host_pages.h"
 
 namespace ferry {
+namespace {
+
+bool can_write(int fd) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  return flags >= 0 && (flags & O_ACCMODE) == O_RDWR;
+}
+
+}  // namespace
 
 absl::StatusOr<void*> CudaHostMemory::allocate(int64_t bytes,
                                                absl::string_view label) {
@@ -44,23 +53,33 @@ absl::StatusOr<void*> CudaHostMemory::map_file(int fd, int64_t offset,
   Arena arena;
   arena.bytes = bytes;
   arena.is_file = true;
+  // A device may register only what could be written. Where the file could be,
+  // it is mapped so for as long as that takes.
+  const bool opens_up = !abilities_.can_register_read_only && can_write(fd);
+  arena.is_writable = opens_up;
   ASSIGN_OR_RETURN(arena.mapping,
-                   Mapping::map(fd, offset, round_to_pages(bytes), PROT_READ));
+                   Mapping::map(fd, offset, round_to_pages(bytes),
+                                opens_up ? PROT_READ | PROT_WRITE : PROT_READ));
   pin(&arena, label);
+  if (opens_up) {
+    const absl::Status closed = arena.mapping.protect(PROT_READ);
+    if (!closed.ok()) log_warning("host memory", {{"note", closed.message()}});
+  }
   return keep(std::move(arena));
 }
 
 void CudaHostMemory::pin(Arena* arena, absl::string_view label) {
   if (!options_.pin_host_memory) return say_unpinned(label, "not asked for");
+  const bool is_read_only = arena->is_file && !arena->is_writable;
   if (!abilities_.can_register ||
-      (arena->is_file && !abilities_.can_register_read_only)) {
+      (is_read_only && !abilities_.can_register_read_only)) {
     return say_unpinned(label, arena->is_file
                                    ? "the device registers no mapped files"
                                    : "the device registers no host memory");
   }
   const absl::Status registered =
-      register_pieces(arena->mapping, arena->is_file ? cudaHostRegisterReadOnly
-                                                     : cudaHostRegisterDefault);
+      register_pieces(arena->mapping, is_read_only ? cudaHostRegisterReadOnly
+                                                   : cudaHostRegisterDefault);
   arena->is_pinned = registered.ok();
   if (!registered.ok()) say_unpinned(label, registered.message());
 }

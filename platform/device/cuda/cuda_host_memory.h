@@ -21,7 +21,8 @@ namespace ferry {
 // Host arenas of a CUDA device: exact-size files called "ferry-host", on the
 // device's NUMA node, populated by several threads and then registered with
 // CUDA, piece by piece; or mapped files, registered read-only where the device
-// can. (LibTorch's pinned allocator rounds up to powers of two.)
+// can, and as any other memory where it cannot and the file is open for
+// writing. (LibTorch's pinned allocator rounds up to powers of two.)
 //
 // What CUDA does not register, the first time with a line in the log, is an
 // arena all the same: its copies are staged.
@@ -82,6 +83,8 @@ class CudaHostMemory {
     // As asked for.
     int64_t bytes = 0;
     bool is_file = false;
+    // Mapped so that it could be written when it was registered.
+    bool is_writable = false;
     bool is_pinned = false;
   };
 

@@ -195,6 +195,29 @@ TEST_F(CudaHostMemoryTest, AFileThatCannotBeRegisteredIsStaged) {
   EXPECT_EQ(device().stats().staged.count, 1);
 }
 
+// As images that ranks share.
+TEST_F(CudaHostMemoryTest, AFileInMemoryIsRegisteredOnEveryDevice) {
+  const MemoryFile file = *MemoryFile::create("images", 2 * kPage);
+  for (const bool read_only : {true, false}) {
+    api_.machine().can_register_read_only = read_only;
+    device_.reset();
+    device();
+    api_.start_log();
+    const HostArena arena =
+        *device().map_host_file(file.fd(), 0, 2 * kPage, "images");
+    EXPECT_THAT(api_.log(),
+                ElementsAre("set_device", read_only ? "host_register 8192 ro"
+                                                    : "host_register 8192"));
+    EXPECT_EQ(device().stats().host_arenas.mapped_bytes, 2 * kPage);
+    EXPECT_EQ(send(arena, 1, kPage), std::string(kPage, '\0'));
+    EXPECT_EQ(arena.access(AccessKind::kWrite, 0, kPage).status().code(),
+              absl::StatusCode::kPermissionDenied);
+    // Nobody writes to it.
+    EXPECT_EQ(::pread(fd_, arena.data(), 1, 0), -1);
+    EXPECT_EQ(errno, EFAULT);
+  }
+}
+
 TEST_F(CudaHostMemoryTest, RefusesWhatTheFileDoesNotHave) {
   for (const auto& [offset, bytes] : std::vector<std::pair<int64_t, int64_t>>{
            {0, 4 * kPage}, {1, 1}, {0, 0}, {-kPage, kPage}, {3 * kPage, 1}}) {

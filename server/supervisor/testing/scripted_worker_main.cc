@@ -56,6 +56,7 @@
 
 ABSL_FLAG(int, ipc_fd, -1, "socket to ferryd");
 ABSL_FLAG(int, lifeline_fd, -1, "pipe that ends with ferryd");
+ABSL_FLAG(int, images_fd, -1, "weights that ranks share");
 ABSL_FLAG(int, rank, 0, "rank");
 ABSL_FLAG(int, generation, 1, "generation of the group");
 ABSL_FLAG(std::string, script, "", "faults by generation");

@@ -1,0 +1,38 @@
+#include "offload/distributed/choose_transfer.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+
+namespace ferry {
+namespace {
+
+// Of the time that ranks take for themselves, what gathering may take at most.
+constexpr double kWorthIt = 0.9;
+
+double seconds(int64_t bytes, double rate) {
+  return static_cast<double>(bytes) / rate;
+}
+
+}  // namespace
+
+TransferChoice choose_transfer(const TransferNeeds& needs,
+                               const TransferRates& rates) {
+  const double local = seconds(needs.local_bytes, rates.h2d_together);
+  const double gathered =
+      std::max(seconds(needs.gathered_bytes / needs.ranks, rates.h2d_together),
+               seconds(needs.gathered_bytes, rates.gather));
+  TransferChoice choice;
+  choice.gathers = gathered < kWorthIt * local;
+  choice.reason = absl::StrFormat(
+      "%s: for a pass, to gather %d bytes over %d ranks takes %.3f ms, and to "
+      "copy %d bytes on each rank %.3f ms (measured: copies %.3f GB/s alone, "
+      "%.3f GB/s on all ranks at once, gathers %.3f GB/s)",
+      choice.gathers ? "ranks gather" : "each rank copies for itself",
+      needs.gathered_bytes, needs.ranks, gathered * 1e3, needs.local_bytes,
+      local * 1e3, rates.h2d_alone / 1e9, rates.h2d_together / 1e9,
+      rates.gather / 1e9);
+  return choice;
+}
+
+}  // namespace ferry

@@ -1,0 +1,137 @@
+#include "offload/distributed/transfer_rates.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "offload/distributed/start_vote.h"
+#include "offload/resolved_plan.h"
+#include "platform/base/clock.h"
+#include "platform/base/status_macros.h"
+#include "platform/device/device_arena.h"
+#include "platform/device/host_arena.h"
+#include "platform/device/stream_lease.h"
+
+namespace ferry {
+namespace {
+
+constexpr int64_t kMostBytes = int64_t{32} << 20;
+// What is left to others.
+constexpr int64_t kFreeDivisor = 4;
+constexpr int kRounds = 3;
+
+class Measurement {
+ public:
+  Measurement(Device& device, RankGroup& group)
+      : device_(device), group_(group) {}
+
+  absl::Status reserve(int64_t free_bytes) {
+    const int64_t unit = kImageAlignment * group_.size();
+    share_ = std::min(kMostBytes, free_bytes / kFreeDivisor) / unit *
+             kImageAlignment;
+    if (share_ == 0) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "measuring takes more device memory than ", free_bytes, " bytes"));
+    }
+    ASSIGN_OR_RETURN(host_, device_.allocate_host(bytes(), "measuring"));
+    ASSIGN_OR_RETURN(whole_, device_.allocate(bytes(), "measuring"));
+    ASSIGN_OR_RETURN(part_, device_.allocate(share_, "measuring"));
+    ASSIGN_OR_RETURN(
+        stream_, device_.acquire_stream(StreamKind::kTransfer, "measuring"));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<TransferRates> run() {
+    TransferRates rates;
+    for (int rank = 0; rank < group_.size(); ++rank) {
+      RETURN_IF_ERROR(begin());
+      if (rank != group_.rank()) continue;
+      ASSIGN_OR_RETURN(rates.h2d_alone, rate([this] { return copy(); }));
+    }
+    RETURN_IF_ERROR(begin());
+    ASSIGN_OR_RETURN(rates.h2d_together, rate([this] { return copy(); }));
+    // A gather reads what was written.
+    RETURN_IF_ERROR(device_.copy_async(
+        stream_.get(),
+        {CopyKind::kHostToDevice, part_.data(), host_.data(), share_}));
+    RETURN_IF_ERROR(device_.synchronize(stream_.get()));
+    RETURN_IF_ERROR(begin());
+    ASSIGN_OR_RETURN(rates.gather, rate([this] { return gather(); }));
+    return slowest(rates);
+  }
+
+ private:
+  int64_t bytes() const { return share_ * group_.size(); }
+
+  // No rank begins before all others have.
+  absl::Status begin() {
+    return barrier(*group_.control, group_.start_timeout);
+  }
+
+  absl::Status copy() {
+    return device_.copy_async(
+        stream_.get(),
+        {CopyKind::kHostToDevice, whole_.data(), host_.data(), bytes()});
+  }
+
+  absl::Status gather() {
+    return group_.weights->all_gather(stream_.get(), part_.data(),
+                                      whole_.data(), share_);
+  }
+
+  // Bytes a second of the best round: the first one may wake something up.
+  absl::StatusOr<double> rate(absl::FunctionRef<absl::Status()> work) {
+    const Clock& clock = Clock::real();
+    absl::Duration best = absl::InfiniteDuration();
+    for (int round = 0; round < kRounds; ++round) {
+      const absl::Duration start = clock.monotonic();
+      RETURN_IF_ERROR(work());
+      RETURN_IF_ERROR(device_.synchronize(stream_.get()));
+      best = std::min(best, clock.monotonic() - start);
+    }
+    best = std::max(best, absl::Nanoseconds(1));
+    return static_cast<double>(bytes()) / absl::ToDoubleSeconds(best);
+  }
+
+  absl::StatusOr<TransferRates> slowest(const TransferRates& rates) {
+    const std::array<double, 3> mine = {rates.h2d_alone, rates.h2d_together,
+                                        rates.gather};
+    std::vector<std::array<double, 3>> all(static_cast<size_t>(group_.size()));
+    RETURN_IF_ERROR(group_.control->all_gather(
+        mine.data(), all.data(), sizeof(mine), group_.start_timeout));
+    std::array<double, 3> least = mine;
+    for (const std::array<double, 3>& other : all) {
+      for (size_t i = 0; i < least.size(); ++i) {
+        least[i] = std::min(least[i], other[i]);
+      }
+    }
+    return TransferRates{least[0], least[1], least[2]};
+  }
+
+  Device& device_;
+  RankGroup& group_;
+  // Bytes of a gather that come from each rank.
+  int64_t share_ = 0;
+  HostArena host_;
+  DeviceArena whole_;
+  DeviceArena part_;
+  StreamLease stream_;
+};
+
+}  // namespace
+
+absl::StatusOr<TransferRates> measure_transfer_rates(Device& device,
+                                                     RankGroup& group,
+                                                     int64_t free_bytes) {
+  Measurement measurement(device, group);
+  RETURN_IF_ERROR(
+      vote_on_start(group, measurement.reserve(free_bytes), "measuring"));
+  return measurement.run();
+}
+
+}  // namespace ferry
