@@ -8,6 +8,7 @@
 #include "offload/forward_output.h"
 #include "platform/base/clock.h"
 #include "platform/base/status_macros.h"
+#include "tests/benchmarks/wait_until.h"
 
 namespace ferry {
 namespace {
@@ -33,8 +34,9 @@ void compute_for(absl::Duration duration) {
   }
 }
 
-TimedModule::TimedModule(std::vector<TimedBlock> blocks, int tensors_per_block)
-    : blocks_(std::move(blocks)) {
+TimedModule::TimedModule(std::vector<TimedBlock> blocks, int tensors_per_block,
+                         ComputeKind compute)
+    : blocks_(std::move(blocks)), compute_(compute) {
   tree_.nodes.emplace_back();
   hooks_.push_back(nullptr);
   tree_.declarations.emplace().dit_modules = {kDit};
@@ -97,7 +99,11 @@ absl::Status TimedModule::run_pass(
     const absl::Duration start = clock.monotonic();
     RETURN_IF_ERROR(hooks.pre_forward());
     const absl::Duration bound = clock.monotonic();
-    compute_for(blocks_[b].compute);
+    if (compute_ == ComputeKind::kBusy) {
+      compute_for(blocks_[b].compute);
+    } else {
+      wait_until(bound + blocks_[b].compute);
+    }
     const absl::Duration computed = clock.monotonic();
     RETURN_IF_ERROR(hooks.post_forward(output));
     on_block(clock.monotonic() - computed + (bound - start));

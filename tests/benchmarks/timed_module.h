@@ -25,6 +25,15 @@ struct TimedBlock {
   absl::Duration compute;
 };
 
+// Where blocks compute.
+enum class ComputeKind {
+  // On the thread that runs them, which is busy.
+  kBusy,
+  // Elsewhere, as on a GPU: the thread waits. So that many ranks can do it at a
+  // time, on few cores.
+  kElsewhere,
+};
+
 // Busy until so much time has passed.
 void compute_for(absl::Duration duration);
 
@@ -35,7 +44,8 @@ void compute_for(absl::Duration duration);
 class TimedModule final : public OffloadableModule {
  public:
   // `tensors_per_block` share a block's bytes evenly.
-  TimedModule(std::vector<TimedBlock> blocks, int tensors_per_block);
+  TimedModule(std::vector<TimedBlock> blocks, int tensors_per_block,
+              ComputeKind compute = ComputeKind::kBusy);
   TimedModule(const TimedModule&) = delete;
   TimedModule& operator=(const TimedModule&) = delete;
 
@@ -65,6 +75,7 @@ class TimedModule final : public OffloadableModule {
   void add_tensor(size_t module, const std::string& name, int64_t bytes);
 
   const std::vector<TimedBlock> blocks_;
+  const ComputeKind compute_;
   const std::vector<std::string> obstacles_;
   ModuleTree tree_;
   // By identity.
