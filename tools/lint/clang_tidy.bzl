@@ -8,6 +8,8 @@ and all of them together would take longer than all else that a change must
 pass.
 """
 
+load("//third_party:precompiled_header.bzl", "without_precompiled_header")
+
 _EXTENSIONS = ["cc"]
 
 def _own_sources(rule):
@@ -25,8 +27,10 @@ def _compiler_arguments(target, ctx):
     arguments.add_all(ctx.fragments.cpp.copts)
     arguments.add_all(ctx.fragments.cpp.cxxopts)
 
-    # What the compiler warns of is the build's business.
-    arguments.add_all([copt for copt in ctx.rule.attr.copts if not copt.startswith("-W")])
+    # What the compiler warns of is the build's business. Precompiled headers
+    # would hide an include that is missing.
+    own_copts = [copt for copt in ctx.rule.attr.copts if not copt.startswith("-W")]
+    arguments.add_all(without_precompiled_header(own_copts))
     arguments.add("-w")
     arguments.add_all(context.defines, before_each = "-D")
     arguments.add_all(context.local_defines, before_each = "-D")

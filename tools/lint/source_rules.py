@@ -63,6 +63,8 @@ ALLOWED_INCLUDES = {
         "absl", "ferry/v1", "google/protobuf", "google/rpc", "grpc/health",
         "grpcpp", "nlohmann", "openssl", "platform/base", "platform/os",
     ],
+    # Precompiled headers.
+    "third_party": ["torch"],
 }
 
 TEST_LIBRARIES = [

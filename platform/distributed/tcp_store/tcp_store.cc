@@ -31,6 +31,9 @@ constexpr size_t kMaxValueBytes = size_t{8} << 20;
 // c10d takes whole seconds to connect, and 0 for ever.
 constexpr absl::Duration kMinConnectTimeout = absl::Seconds(1);
 constexpr absl::Duration kMaxTimeout = absl::Hours(24);
+// For one more connection to a server that has just answered: c10d tries again
+// when it is refused, and would do so until the caller's deadline.
+constexpr absl::Duration kReconnectTimeout = absl::Seconds(5);
 
 std::string text_of(const std::exception& error) {
   const auto* const c10_error = dynamic_cast<const c10::Error*>(&error);
@@ -243,7 +246,8 @@ absl::StatusOr<std::string> TcpStore::get(absl::string_view key,
     }
     // A client serves one call at a time.
     ASSIGN_OR_RETURN(const Client waiter,
-                     make_client(impl_->host, impl_->port, deadline.left()));
+                     make_client(impl_->host, impl_->port,
+                                 std::min(deadline.left(), kReconnectTimeout)));
     RETURN_IF_ERROR(guard(what, [&] {
       waiter->wait({full}, milliseconds_of(deadline.left()));
       value = waiter->get(full);
