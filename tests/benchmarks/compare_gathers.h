@@ -8,10 +8,9 @@
 namespace ferry {
 
 // Gathers shares of blocks with another process, through the communicator of
-// the worker's simulated device, and exchanges messages of the same size with
-// it in a bare loop over Gloo, in turn. Returns for each round how many times
-// the bandwidth of the loop the gathers have. Both ranks call it. May throw
-// what Gloo throws.
+// the worker's simulated device, and in turn does the same in a bare loop of
+// messages over Gloo. Returns for each round how many times the bandwidth of
+// the loop the gathers have. Both ranks call it. May throw what Gloo throws.
 absl::StatusOr<std::vector<double>> compare_gathers(Store& store, int rank);
 
 }  // namespace ferry

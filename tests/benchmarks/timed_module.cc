@@ -2,6 +2,7 @@
 
 #include <ATen/ops/full.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,9 @@ namespace ferry {
 namespace {
 
 constexpr char kDit[] = "transformer";
+
+// A pre_forward() that takes longer has waited for the block's weights.
+constexpr absl::Duration kLongestBind = absl::Microseconds(50);
 
 // What a block returns: nothing.
 class NoOutput final : public ForwardOutput {
@@ -36,7 +40,7 @@ void compute_for(absl::Duration duration) {
 
 TimedModule::TimedModule(std::vector<TimedBlock> blocks, int tensors_per_block,
                          ComputeKind compute)
-    : blocks_(std::move(blocks)), compute_(compute) {
+    : blocks_(std::move(blocks)), compute_kind_(compute) {
   tree_.nodes.emplace_back();
   hooks_.push_back(nullptr);
   tree_.declarations.emplace().dit_modules = {kDit};
@@ -99,16 +103,22 @@ absl::Status TimedModule::run_pass(
     const absl::Duration start = clock.monotonic();
     RETURN_IF_ERROR(hooks.pre_forward());
     const absl::Duration bound = clock.monotonic();
-    if (compute_ == ComputeKind::kBusy) {
-      compute_for(blocks_[b].compute);
-    } else {
-      wait_until(bound + blocks_[b].compute);
-    }
+    compute(blocks_[b], start, bound);
     const absl::Duration computed = clock.monotonic();
     RETURN_IF_ERROR(hooks.post_forward(output));
     on_block(clock.monotonic() - computed + (bound - start));
   }
   return dit.hooks->post_forward(output);
+}
+
+void TimedModule::compute(const TimedBlock& block, absl::Duration called,
+                          absl::Duration returned) {
+  if (compute_kind_ == ComputeKind::kBusy) return compute_for(block.compute);
+  const bool has_waited = returned - called > kLongestBind;
+  const absl::Duration begin =
+      has_waited ? std::max(returned, computed_at_) : computed_at_;
+  computed_at_ = begin + block.compute;
+  wait_until(computed_at_);
 }
 
 void TimedModule::reset_hooks() {
