@@ -51,16 +51,21 @@ double requests_per_second(int ranks, int requests) {
 }  // namespace
 
 void measure_group_throughput() {
-  const double ratio = median_ratio(
-      kRounds, [] { return requests_per_second(kRanks, kRequests); },
-      [] { return requests_per_second(1, 1); });
-  std::cerr << absl::StrFormat("%.2f times the requests, of %.0f\n", ratio,
-                               kBound);
-  report("throughput_n4_vs_n1", ratio / kBound, "ratio",
+  double group = 0;
+  double alone = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    // Whatever else the machine does makes both slower.
+    group = std::max(group, requests_per_second(kRanks, kRequests));
+    alone = std::max(alone, requests_per_second(1, 1));
+    std::cerr << absl::StrFormat("round %d: at most %.2f : %.2f\n", round + 1,
+                                 group, alone);
+  }
+  report("throughput_n4_vs_n1", group / alone / kBound, "ratio",
          absl::StrCat(kBound,
-                      " times as many requests a second, by the set "
-                      "rates: copies ÷ compute = 3 for one rank, requests of ",
-                      kSteps, " steps; at least 0.9"));
+                      " times as many requests a second, by the set rates: "
+                      "copies ÷ compute = 3 for one rank, requests of ",
+                      kSteps, " steps, the least disturbed of ", kRounds,
+                      " rounds each; at least 0.9"));
 }
 
 }  // namespace ferry

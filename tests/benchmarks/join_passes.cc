@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <iostream>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,22 +22,22 @@ namespace ferry {
 namespace {
 
 constexpr int kRanks = 4;
-constexpr int kBlocks = 12;
-constexpr int kJoins = 60;
+constexpr int kBlocks = 24;
+constexpr int kJoins = 40;
 constexpr absl::Duration kCompute = absl::Milliseconds(2);
 
-// A request of one pass: how long it waits for its first block, and what it
-// does at the end of that, which is little.
-absl::StatusOr<absl::Duration> join(TimedGroup& group, int rank) {
-  absl::Duration wait;
-  bool is_first = true;
+// A request of one pass; returns how many blocks a busy rank, which counts
+// them, has run until the first one of it has.
+absl::StatusOr<int64_t> join(TimedGroup& group, int rank,
+                             const std::atomic<int64_t>& blocks) {
+  const int64_t before = blocks;
+  std::optional<int64_t> after;
   group.begin_last_step(rank);
-  RETURN_IF_ERROR(group.module(rank).run_pass([&](absl::Duration in_hooks) {
-    if (is_first) wait = in_hooks;
-    is_first = false;
+  RETURN_IF_ERROR(group.module(rank).run_pass([&](absl::Duration /*in_hooks*/) {
+    if (!after) after = blocks;
   }));
   group.end_request(rank);
-  return wait;
+  return *after - before;
 }
 
 }  // namespace
@@ -49,35 +51,32 @@ void measure_join_passes() {
   options.gather = 0.75 * kCompute;
   TimedGroup group(options);
   std::atomic<bool> is_over{false};
-  std::vector<absl::Duration> passes;
-  std::vector<absl::Duration> waits;
+  std::atomic<int64_t> blocks{0};
+  std::vector<int64_t> waits;
   group.run([&](int rank) -> absl::Status {
     if (rank == 0) {
       for (int i = 0; i < kJoins; ++i) {
         // Another moment of a pass each time: the golden section goes around.
         const double part = 0.618 * i - static_cast<int>(0.618 * i);
         wait_until(Clock::real().monotonic() + (1 + part) * kBlocks * kCompute);
-        ASSIGN_OR_RETURN(waits.emplace_back(), join(group, rank));
+        ASSIGN_OR_RETURN(waits.emplace_back(), join(group, rank, blocks));
       }
       is_over = true;
       return absl::OkStatus();
     }
     while (!is_over) {
-      const absl::Duration start = Clock::real().monotonic();
-      RETURN_IF_ERROR(group.run_pass(rank));
-      if (rank == 1) passes.push_back(Clock::real().monotonic() - start);
+      RETURN_IF_ERROR(
+          group.module(rank).run_pass([&](absl::Duration /*in_hooks*/) {
+            if (rank == 1) ++blocks;
+          }));
     }
     group.end_request(rank);
     return absl::OkStatus();
   });
-  std::sort(passes.begin(), passes.end());
-  std::sort(waits.begin(), waits.end());
-  const absl::Duration pass = passes[passes.size() / 2];
-  std::cerr << absl::StrFormat(
-      "%d requests waited for %.2f to %.2f passes of %.1f ms\n", kJoins,
-      absl::FDivDuration(waits.front(), pass),
-      absl::FDivDuration(waits.back(), pass), absl::ToDoubleMilliseconds(pass));
-  report("join_passes", absl::FDivDuration(waits.back(), pass), "passes",
+  const auto [least, most] = std::minmax_element(waits.begin(), waits.end());
+  std::cerr << absl::StrFormat("%d requests waited for %d to %d blocks\n",
+                               kJoins, *least, *most);
+  report("join_passes", static_cast<double>(*most) / kBlocks, "passes",
          absl::StrCat("of a busy group of ", kRanks, " ranks, the most of ",
                       kJoins, " requests; at most 2"));
 }
