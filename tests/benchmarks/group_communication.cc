@@ -80,8 +80,8 @@ void measure_gather_busbw() {
                                static_cast<int>(ratios.size()), ratios.front(),
                                ratios.back());
   report("gather_busbw_ratio", median(ratios), "ratio",
-         absl::StrCat("a bare loop over Gloo, two processes, messages of 16 "
-                      "MiB, the median of ",
+         absl::StrCat("a bare loop over Gloo that gathers the same, two "
+                      "processes, messages of 16 MiB, the median of ",
                       ratios.size(), " rounds; at least 0.9"));
 }
 
