@@ -7,6 +7,7 @@
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -68,8 +69,8 @@ class FakeFerryd final : public v1::GenerationService::Service {
   grpc::Status end;
   // Generate waits for CancelJob after its events, and ends with CANCELLED.
   bool wait_for_cancel = false;
-  grpc::health::v1::HealthCheckResponse::ServingStatus readiness =
-      grpc::health::v1::HealthCheckResponse::SERVING;
+  std::atomic<grpc::health::v1::HealthCheckResponse::ServingStatus> readiness{
+      grpc::health::v1::HealthCheckResponse::SERVING};
   // What lists tell, one a page.
   std::vector<v1::Job> jobs;
   std::vector<v1::Pipeline> pipelines;
