@@ -7,7 +7,6 @@
 #include "tests/benchmarks/benchmark_main.h"
 #include "tests/benchmarks/cancel_latency.h"
 #include "tests/benchmarks/generate_overhead.h"
-#include "tests/benchmarks/group_recovery.h"
 #include "tests/benchmarks/start_time.h"
 #include "tests/benchmarks/stream_rate.h"
 #include "tests/benchmarks/unary_rate.h"
@@ -18,7 +17,6 @@ int main(int argc, char** argv) {
         {"start_time", [=] { ferry::measure_start_time(package); }},
         {"generate_overhead",
          [=] { ferry::measure_generate_overhead(package); }},
-        {"group_recovery", [=] { ferry::measure_group_recovery(package); }},
         {"unary_rate", [=] { ferry::measure_unary_rate(package); }},
         {"cancel_latency", ferry::measure_cancel_latency},
         {"stream_rate", ferry::measure_stream_rate},

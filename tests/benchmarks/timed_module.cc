@@ -2,17 +2,22 @@
 
 #include <ATen/ops/full.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "offload/forward_output.h"
 #include "platform/base/clock.h"
 #include "platform/base/status_macros.h"
+#include "tests/benchmarks/wait_until.h"
 
 namespace ferry {
 namespace {
 
 constexpr char kDit[] = "transformer";
+
+// A pre_forward() that takes longer has waited for the block's weights.
+constexpr absl::Duration kLongestBind = absl::Microseconds(50);
 
 // What a block returns: nothing.
 class NoOutput final : public ForwardOutput {
@@ -33,8 +38,9 @@ void compute_for(absl::Duration duration) {
   }
 }
 
-TimedModule::TimedModule(std::vector<TimedBlock> blocks, int tensors_per_block)
-    : blocks_(std::move(blocks)) {
+TimedModule::TimedModule(std::vector<TimedBlock> blocks, int tensors_per_block,
+                         ComputeKind compute)
+    : blocks_(std::move(blocks)), compute_kind_(compute) {
   tree_.nodes.emplace_back();
   hooks_.push_back(nullptr);
   tree_.declarations.emplace().dit_modules = {kDit};
@@ -97,12 +103,22 @@ absl::Status TimedModule::run_pass(
     const absl::Duration start = clock.monotonic();
     RETURN_IF_ERROR(hooks.pre_forward());
     const absl::Duration bound = clock.monotonic();
-    compute_for(blocks_[b].compute);
+    compute(blocks_[b], start, bound);
     const absl::Duration computed = clock.monotonic();
     RETURN_IF_ERROR(hooks.post_forward(output));
     on_block(clock.monotonic() - computed + (bound - start));
   }
   return dit.hooks->post_forward(output);
+}
+
+void TimedModule::compute(const TimedBlock& block, absl::Duration called,
+                          absl::Duration returned) {
+  if (compute_kind_ == ComputeKind::kBusy) return compute_for(block.compute);
+  const bool has_waited = returned - called > kLongestBind;
+  const absl::Duration begin =
+      has_waited ? std::max(returned, computed_at_) : computed_at_;
+  computed_at_ = begin + block.compute;
+  wait_until(computed_at_);
 }
 
 void TimedModule::reset_hooks() {

@@ -25,6 +25,17 @@ struct TimedBlock {
   absl::Duration compute;
 };
 
+// Where blocks compute.
+enum class ComputeKind {
+  // On the thread that runs them, which is busy.
+  kBusy,
+  // Elsewhere, as on a GPU, and the thread waits: many ranks can do it at a
+  // time, on few cores. A block begins when the one before it has ended, by set
+  // times, or when its weights came, if the thread had to wait for them: on a
+  // GPU, too, a thread that wakes late delays nothing.
+  kElsewhere,
+};
+
 // Busy until so much time has passed.
 void compute_for(absl::Duration duration);
 
@@ -35,7 +46,8 @@ void compute_for(absl::Duration duration);
 class TimedModule final : public OffloadableModule {
  public:
   // `tensors_per_block` share a block's bytes evenly.
-  TimedModule(std::vector<TimedBlock> blocks, int tensors_per_block);
+  TimedModule(std::vector<TimedBlock> blocks, int tensors_per_block,
+              ComputeKind compute = ComputeKind::kBusy);
   TimedModule(const TimedModule&) = delete;
   TimedModule& operator=(const TimedModule&) = delete;
 
@@ -63,8 +75,12 @@ class TimedModule final : public OffloadableModule {
   // A module below another one, with hooks of its own; its index.
   size_t add_module(size_t parent, const std::string& name);
   void add_tensor(size_t module, const std::string& name, int64_t bytes);
+  // A block whose pre_forward() was called and returned at these times.
+  void compute(const TimedBlock& block, absl::Duration called,
+               absl::Duration returned);
 
   const std::vector<TimedBlock> blocks_;
+  const ComputeKind compute_kind_;
   const std::vector<std::string> obstacles_;
   ModuleTree tree_;
   // By identity.
@@ -72,6 +88,8 @@ class TimedModule final : public OffloadableModule {
   // By module.
   std::vector<std::unique_ptr<HookRegistry>> hooks_;
   std::vector<OffloadableComponent> components_;
+  // kElsewhere: when the last block has ended.
+  absl::Duration computed_at_;
 };
 
 }  // namespace ferry
