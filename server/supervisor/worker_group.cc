@@ -81,9 +81,9 @@ absl::Status WorkerGroup::start_processes() {
   }
   for (int rank = 0; rank < settings_.ranks - settings_.external_ranks;
        ++rank) {
-    ASSIGN_OR_RETURN(OwnWorker::Started worker,
-                     OwnWorker::start(
-                         settings_, rank, generation_, spawner_, drain_,
+    ASSIGN_OR_RETURN(
+        OwnWorker::Started worker,
+        OwnWorker::start(settings_, rank, generation_, spawner_, drain_,
                          {rank == 0 ? store.get() : -1, images.get()}));
     add_process(std::move(worker.link), std::move(worker.socket));
   }

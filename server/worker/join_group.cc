@@ -134,8 +134,8 @@ absl::StatusOr<std::unique_ptr<JoinedGroup>> JoinedGroup::join(
   if (gathers != Gathers::kNever) {
     PrefixStore weights(*store,
                         absl::StrCat(meeting.incarnation(), "/weights"));
-    const absl::Status joined = group->join_devices(
-        platform, weights, rank, size, gloo, timeout);
+    const absl::Status joined =
+        group->join_devices(platform, weights, rank, size, gloo, timeout);
     if (gathers == Gathers::kAlways) {
       RETURN_IF_ERROR(joined);
     } else {
