@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <new>
 #include <string>
 
@@ -21,6 +22,7 @@
 #include "server/ipc/worker_exit.h"
 #include "server/worker/dial_ferryd.h"
 #include "server/worker/join_flags.h"
+#include "server/worker/loaded_pipeline.h"
 #include "server/worker/pipeline_loader.h"
 #include "server/worker/run_worker.h"
 #include "server/worker/wave_line.h"
@@ -102,12 +104,16 @@ JoinFlags join_flags() {
   return flags;
 }
 
+absl::StatusOr<std::unique_ptr<LoadedPipeline>> load(
+    const worker::v1::LoadPipelineRequest& request, WaveLine* waves) {
+  return load_pipeline(request, waves,
+                       UniqueFd(absl::GetFlag(FLAGS_images_fd)));
+}
+
 int run_external() {
   const absl::StatusOr<DialOptions> options = make_dial_options(join_flags());
   if (!options.ok()) return fail(options.status());
-  const absl::Status status = run_external_worker(
-      *options, [](const worker::v1::LoadPipelineRequest& request,
-                   WaveLine* waves) { return load_pipeline(request, waves); });
+  const absl::Status status = run_external_worker(*options, load);
   if (status.ok() || absl::IsCancelled(status)) return 0;
   return fail(status, kWorkerNotLetIn);
 }
@@ -134,11 +140,7 @@ int run(int argc, char** argv) {
   log_info("worker starts", {{"rank", absl::GetFlag(FLAGS_rank)},
                              {"generation", absl::GetFlag(FLAGS_generation)}});
   const absl::Status status = run_worker(
-      {absl::GetFlag(FLAGS_ipc_fd), absl::GetFlag(FLAGS_lifeline_fd)},
-      [](const worker::v1::LoadPipelineRequest& request, WaveLine* waves) {
-        return load_pipeline(request, waves,
-                             UniqueFd(absl::GetFlag(FLAGS_images_fd)));
-      });
+      {absl::GetFlag(FLAGS_ipc_fd), absl::GetFlag(FLAGS_lifeline_fd)}, load);
   return status.ok() ? 0 : fail(status);
 }
 
