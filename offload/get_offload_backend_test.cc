@@ -132,11 +132,11 @@ TEST(GetOffloadBackend, RefusesParallelismThatCannotRun) {
 }
 
 TEST(GetOffloadBackend, RanksWithTheirOwnWeightsNeedNothing) {
-  AblePlatform able;
+  SimulatedPlatform simulated(SimulatedDeviceOptions{});
   OmniDiffusionConfig config;
   config.enable_layerwise_offload = true;
   config.parallel_config.data_parallel_size = 4;
-  const auto choice = get_offload_backend(config_of(config), able);
+  const auto choice = get_offload_backend(config_of(config), simulated);
   ASSERT_TRUE(choice.ok()) << choice.status();
   EXPECT_NE(choice->backend, nullptr);
 }
