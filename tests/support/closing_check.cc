@@ -18,6 +18,14 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
+// LeakSanitizer looks for leaks from a child of the process that ends. A worker
+// that is killed meanwhile leaves that child, which ends by itself.
+#if __has_feature(address_sanitizer)
+constexpr bool kLooksForLeaks = true;
+#else
+constexpr bool kLooksForLeaks = false;
+#endif
+
 // Workers that fell to the test because their ferryd is gone.
 std::vector<pid_t> find_orphans() {
   std::vector<pid_t> orphans;
@@ -64,7 +72,7 @@ void expect_closes(Daemon& daemon, int exit_code) {
   const int code = exit->signal != 0 ? -exit->signal : exit->code;
   EXPECT_EQ(code, exit_code) << daemon.log();
 
-  if (exit_code == 0) {
+  if (exit_code == 0 && !kLooksForLeaks) {
     EXPECT_THAT(find_orphans(), IsEmpty());
   }
   reap_orphans();

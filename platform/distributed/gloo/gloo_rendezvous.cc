@@ -4,6 +4,7 @@
 #include <gloo/transport/device.h>
 #include <gloo/transport/tcp/attr.h>
 #include <gloo/transport/tcp/device.h>
+#include <net/if.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -19,6 +20,7 @@
 #include "absl/time/time.h"
 #include "platform/base/status_macros.h"
 #include "platform/distributed/deadline.h"
+#include "platform/os/tcp_socket.h"
 
 namespace ferry {
 namespace {
@@ -87,19 +89,34 @@ absl::Status check_sigpipe() {
       "Gloo: SIGPIPE must be ignored, else a rank dies with its peer");
 }
 
+// Asked before Gloo is, which leaks memory where it fails.
+absl::Status check_place(const GlooOptions& options) {
+  if (options.interface.empty()) {
+    return bind_tcp({options.address, 0}).status();
+  }
+  if (::if_nametoindex(options.interface.c_str()) != 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("there is none of this name");
+}
+
 absl::StatusOr<std::shared_ptr<gloo::transport::Device>> make_device(
     const GlooOptions& options) {
+  const std::string what = absl::StrCat(
+      "Gloo cannot listen at ",
+      options.interface.empty() ? "address" : "interface", " \"",
+      options.interface.empty() ? options.address : options.interface,
+      "\"; it must be one of this host: ");
+  if (const absl::Status status = check_place(options); !status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(what, status.message()));
+  }
   gloo::transport::tcp::attr attributes;
   attributes.iface = options.interface;
   if (options.interface.empty()) attributes.hostname = options.address;
   try {
     return gloo::transport::tcp::CreateDevice(attributes);
   } catch (const std::exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "Gloo cannot listen at ",
-        options.interface.empty() ? "address" : "interface", " \"",
-        options.interface.empty() ? options.address : options.interface,
-        "\"; it must be one of this host: ", error.what()));
+    return absl::InvalidArgumentError(absl::StrCat(what, error.what()));
   }
 }
 
