@@ -36,6 +36,8 @@ namespace {
 // What is left to activations when nobody says how much, as a part of the
 // memory: a tenth.
 constexpr int64_t kHeadroomDivisor = 10;
+// Free bytes of a device that does not say.
+constexpr int64_t kUnknown = -1;
 
 // Host memory that comes back when the tensors are packed. Pages of a mapped
 // file are none: the system counts them as available.
@@ -139,14 +141,17 @@ absl::StatusOr<int64_t> PlacementBackend::free_bytes() const {
     RETURN_IF_ERROR(memory.status());
     return memory->free_bytes;
   }
-  // Who has an error says so in the vote that follows.
-  const int64_t mine =
-      memory.ok() ? memory->free_bytes : std::numeric_limits<int64_t>::max();
+  // An error of one is an error of all: they go on to the same calls.
+  const int64_t mine = memory.ok() ? memory->free_bytes : kUnknown;
   std::vector<int64_t> all(static_cast<size_t>(group_->size()));
   RETURN_IF_ERROR(group_->control->all_gather(&mine, all.data(), sizeof(mine),
                                               group_->start_timeout));
   RETURN_IF_ERROR(memory.status());
-  return *std::min_element(all.begin(), all.end());
+  const auto least = std::min_element(all.begin(), all.end());
+  if (*least != kUnknown) return *least;
+  return absl::UnavailableError(
+      absl::StrCat("rank ", least - all.begin(),
+                   " cannot tell what memory its device has left"));
 }
 
 absl::StatusOr<PlacementBackend::Decision> PlacementBackend::decide(
@@ -195,6 +200,7 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose_automatically(
   const absl::StatusOr<TransferRates> rates =
       measure_transfer_rates(*platform_.device(), *group_, free_bytes);
   RETURN_IF_ERROR(group_->control->status());
+  RETURN_IF_ERROR(group_->weights->status());
   if (!streams) return alone;
   absl::StatusOr<Choice> gathered =
       try_policy(module, automatic_config(free_bytes).with_allgather(),

@@ -13,9 +13,12 @@
 #include "offload/placement_backend.h"
 #include "offload/testing/checked_platform.h"
 #include "offload/testing/toy_group.h"
+#include "platform/device/device_arena.h"
+#include "platform/device/host_arena.h"
 #include "platform/device/simulated/fault_plan.h"
 #include "platform/device/simulated/simulated_device.h"
 #include "platform/device/simulated/simulated_platform.h"
+#include "platform/device/stream_lease.h"
 #include "platform/distributed/testing/rank_threads.h"
 
 namespace ferry {
@@ -42,6 +45,18 @@ ToyGroupOptions automatic_options(double gather_gbps) {
   options.toy.blocks = 9;
   options.toy.counts = false;
   return options;
+}
+
+// Whatever is asked of the device from there on fails.
+void lose(SimulatedDevice& device) {
+  device.faults().fail(FaultPoint::kCopyRun, 1);
+  const DeviceArena slot = *device.allocate(512, "slot");
+  const HostArena image = *device.allocate_host(512, "image");
+  const StreamLease stream =
+      *device.acquire_stream(StreamKind::kTransfer, "copy");
+  (void)device.copy_async(
+      stream.get(), {CopyKind::kHostToDevice, slot.data(), image.data(), 512});
+  EXPECT_FALSE(device.synchronize(stream.get()).ok());
 }
 
 // All ranks have chosen the same, for the same reason, and compute what one
@@ -78,6 +93,29 @@ TEST(AutomaticGroupTest, EachCopiesWhereNothingCanBeMeasured) {
   group.rank(2).platform->simulated_device().faults().fail(
       FaultPoint::kAllocateHost, 1);
   expect_agreement(group, "; each rank copies for itself: rank 2: ");
+}
+
+// Whatever it is that fails, all ranks make the same calls.
+TEST(AutomaticGroupTest, EachCopiesWhereOneCannotMeasureItsCopies) {
+  for (const FaultPoint point : {FaultPoint::kCopy, FaultPoint::kSynchronize}) {
+    // Alone, together with the others, and of what would be gathered.
+    for (const int64_t nth : {1, 4, 7}) {
+      ToyGroup group(automatic_options(/*gather_gbps=*/5));
+      group.rank(2).platform->simulated_device().faults().fail(point, nth);
+      expect_agreement(group, "; each rank copies for itself: rank 2: ");
+    }
+  }
+}
+
+TEST(AutomaticGroupTest, ADeviceThatIsLostBeforeIsTheErrorOfAll) {
+  ToyGroup group(automatic_options(/*gather_gbps=*/5));
+  SimulatedDevice& device = group.rank(2).platform->simulated_device();
+  lose(device);
+  ASSERT_FALSE(device.memory_info().ok());
+  for (const absl::Status& status : group.enable()) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 2: "));
+    EXPECT_THAT(std::string(status.message()), Not(HasSubstr("match")));
+  }
 }
 
 TEST(AutomaticGroupTest, NothingIsMeasuredWhereEverythingFits) {

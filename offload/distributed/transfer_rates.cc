@@ -29,6 +29,10 @@ class Measurement {
  public:
   Measurement(Device& device, RankGroup& group)
       : device_(device), group_(group) {}
+  // What is still under way uses the arenas.
+  ~Measurement() { (void)device_.synchronize(); }
+  Measurement(const Measurement&) = delete;
+  Measurement& operator=(const Measurement&) = delete;
 
   absl::Status reserve(int64_t free_bytes) {
     const int64_t unit = kImageAlignment * group_.size();
@@ -48,20 +52,18 @@ class Measurement {
 
   absl::StatusOr<TransferRates> run() {
     TransferRates rates;
+    // The first error of this rank, which makes the group's calls all the same.
+    absl::Status mine;
     for (int rank = 0; rank < group_.size(); ++rank) {
       RETURN_IF_ERROR(begin());
-      if (rank != group_.rank()) continue;
-      ASSIGN_OR_RETURN(rates.h2d_alone, rate([this] { return copy(); }));
+      if (rank == group_.rank()) mine = copy_at(&rates.h2d_alone);
     }
     RETURN_IF_ERROR(begin());
-    ASSIGN_OR_RETURN(rates.h2d_together, rate([this] { return copy(); }));
-    // A gather reads what was written.
-    RETURN_IF_ERROR(device_.copy_async(
-        stream_.get(),
-        {CopyKind::kHostToDevice, part_.data(), host_.data(), share_}));
-    RETURN_IF_ERROR(device_.synchronize(stream_.get()));
-    RETURN_IF_ERROR(begin());
-    ASSIGN_OR_RETURN(rates.gather, rate([this] { return gather(); }));
+    mine.Update(copy_at(&rates.h2d_together));
+    mine.Update(fill_share());
+    RETURN_IF_ERROR(vote_on_start(group_, mine, "copied"));
+    mine = gather_at(&rates.gather);
+    RETURN_IF_ERROR(vote_on_start(group_, mine, "gathered"));
     return slowest(rates);
   }
 
@@ -73,19 +75,31 @@ class Measurement {
     return barrier(*group_.control, group_.start_timeout);
   }
 
-  absl::Status copy() {
-    return device_.copy_async(
-        stream_.get(),
-        {CopyKind::kHostToDevice, whole_.data(), host_.data(), bytes()});
+  absl::Status copy_at(double* rate) {
+    return measure(rate, [this] {
+      return device_.copy_async(
+          stream_.get(),
+          {CopyKind::kHostToDevice, whole_.data(), host_.data(), bytes()});
+    });
   }
 
-  absl::Status gather() {
-    return group_.weights->all_gather(stream_.get(), part_.data(),
-                                      whole_.data(), share_);
+  // A gather reads what was written.
+  absl::Status fill_share() {
+    RETURN_IF_ERROR(device_.copy_async(
+        stream_.get(),
+        {CopyKind::kHostToDevice, part_.data(), host_.data(), share_}));
+    return device_.synchronize(stream_.get());
+  }
+
+  absl::Status gather_at(double* rate) {
+    return measure(rate, [this] {
+      return group_.weights->all_gather(stream_.get(), part_.data(),
+                                        whole_.data(), share_);
+    });
   }
 
   // Bytes a second of the best round: the first one may wake something up.
-  absl::StatusOr<double> rate(absl::FunctionRef<absl::Status()> work) {
+  absl::Status measure(double* rate, absl::FunctionRef<absl::Status()> work) {
     const Clock& clock = Clock::real();
     absl::Duration best = absl::InfiniteDuration();
     for (int round = 0; round < kRounds; ++round) {
@@ -95,7 +109,8 @@ class Measurement {
       best = std::min(best, clock.monotonic() - start);
     }
     best = std::max(best, absl::Nanoseconds(1));
-    return static_cast<double>(bytes()) / absl::ToDoubleSeconds(best);
+    *rate = static_cast<double>(bytes()) / absl::ToDoubleSeconds(best);
+    return absl::OkStatus();
   }
 
   absl::StatusOr<TransferRates> slowest(const TransferRates& rates) {

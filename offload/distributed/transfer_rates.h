@@ -21,8 +21,8 @@ struct TransferRates {
 // Measures them with copies and gathers of some megabytes, less where a device
 // has no more than `free_bytes`: some tenths of a second. All ranks call it,
 // with equal `free_bytes`, before anything else uses their devices, and get the
-// same. Errors: of all ranks alike, that one of them has no memory for it or
-// that the group has failed.
+// same. Errors: of all ranks alike, that one of them has no memory for it, that
+// a copy of its has failed, or that the group has.
 absl::StatusOr<TransferRates> measure_transfer_rates(Device& device,
                                                      RankGroup& group,
                                                      int64_t free_bytes);
