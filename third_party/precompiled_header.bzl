@@ -40,7 +40,10 @@ def _precompiled_header_impl(ctx):
         variables = variables,
     ))
     arguments.add_all(["-fmodules-strict-decluse", "-fpch-instantiate-templates"])
-    arguments.add_all(_NO_TIMESTAMPS + ["-Xclang", "-relocatable-pch"])
+    arguments.add_all(["-Xclang", "-relocatable-pch"])
+
+    # Bazel knows whether a header changed; a fresh copy of it has another time.
+    arguments.add_all(["-Xclang", "-fno-pch-timestamp"])
     arguments.add_all(["-x", "c++-header", ctx.file.header, "-o", output])
     ctx.actions.run_shell(
         inputs = depset(
@@ -70,16 +73,13 @@ def _precompiled_header_impl(ctx):
         )),
     ]
 
-# Bazel knows whether a header changed; a fresh copy of it has another time.
-_NO_TIMESTAMPS = ["-Xclang", "-fno-pch-timestamp"]
-
 def precompiled_header_copts(file):
     """What a source is compiled with that reads the precompiled header `file`.
 
     Args:
       file: `out` of a precompiled_header(), relative to the repository.
     """
-    return _NO_TIMESTAMPS + [
+    return [
         "-Xclang",
         "-isysroot",
         "-Xclang",

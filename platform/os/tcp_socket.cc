@@ -211,6 +211,10 @@ absl::StatusOr<HostPort> peer_address(const UniqueFd& socket) {
   return address_by(&::getpeername, socket);
 }
 
+void wait_for_bytes_of(const UniqueFd& connection, absl::Duration timeout) {
+  (void)wait_for(connection, POLLIN, timeout);
+}
+
 bool wait_for_end_of(const UniqueFd& connection, absl::Duration timeout) {
   return wait_for(connection, POLLRDHUP, timeout);
 }

@@ -39,6 +39,9 @@ absl::StatusOr<UniqueFd> connect_tcp(const HostPort& address,
 absl::StatusOr<HostPort> local_address(const UniqueFd& socket);
 absl::StatusOr<HostPort> peer_address(const UniqueFd& socket);
 
+// Blocks until there is something to read, the connection's end too, or
+// `timeout` has passed.
+void wait_for_bytes_of(const UniqueFd& connection, absl::Duration timeout);
 // Blocks until the connection has ended, whoever ended it, or `timeout` has
 // passed. What has arrived stays to be read.
 bool wait_for_end_of(const UniqueFd& connection, absl::Duration timeout);

@@ -1,7 +1,6 @@
 #include "server/supervisor/own_worker.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "platform/base/status_macros.h"
 #include "platform/os/exit_status.h"
+#include "platform/os/host_name.h"
 #include "platform/os/pipe.h"
 #include "platform/os/socket_pair.h"
 #include "server/ipc/worker_exit.h"
@@ -24,12 +24,6 @@ constexpr int kLifelineFd = 4;
 // What it wrote last is read within this time of its end, unless a child of
 // its own holds the pipe.
 constexpr absl::Duration kTailTimeout = absl::Seconds(1);
-
-std::string host_name() {
-  char name[256] = {};
-  gethostname(name, sizeof(name) - 1);
-  return name;
-}
 
 }  // namespace
 

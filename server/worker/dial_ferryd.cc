@@ -1,6 +1,5 @@
 #include "server/worker/dial_ferryd.h"
 
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include "platform/base/clock.h"
 #include "platform/base/logging.h"
 #include "platform/base/status_macros.h"
+#include "platform/os/host_name.h"
 #include "platform/os/tcp_socket.h"
 #include "server/ipc/worker_hello.h"
 
@@ -23,12 +23,6 @@ constexpr absl::Duration kPause = absl::Seconds(1);
 constexpr absl::Duration kConnectTimeout = absl::Seconds(5);
 // ferryd answers at once.
 constexpr absl::Duration kAnswerTimeout = absl::Seconds(15);
-
-std::string host_name() {
-  char name[256] = {};
-  gethostname(name, sizeof(name) - 1);
-  return name[0] == '\0' ? "unknown" : name;
-}
 
 absl::Status send_hello(const DialOptions& options, const UniqueFd& socket) {
   ASSIGN_OR_RETURN(const HostPort local, local_address(socket));
@@ -70,10 +64,7 @@ absl::StatusOr<std::string> read_line(const UniqueFd& socket) {
     if (left <= absl::ZeroDuration()) {
       return absl::UnavailableError("it does not answer");
     }
-    pollfd wait = {socket.get(), POLLIN, 0};
-    poll(&wait, 1,
-         static_cast<int>(
-             absl::ToInt64Milliseconds(left + absl::Microseconds(999))));
+    wait_for_bytes_of(socket, left);
   }
   return absl::InvalidArgumentError("it answers with something else");
 }

@@ -10,12 +10,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "tests/benchmarks/host_bytes.h"
 #include "tests/benchmarks/measurement.h"
 #include "tests/support/daemon.h"
 #include "tests/support/error_details.h"
 #include "tests/support/files.h"
 #include "tests/support/generate_call.h"
+#include "tests/support/host_bytes.h"
 #include "tests/support/packages.h"
 
 namespace ferry {
@@ -67,15 +67,9 @@ Measured measure(const std::string& package) {
           "the ranks do not hold their weights together");
   Measured measured;
   for (const v1::Rank& rank : pipeline.ranks()) {
-    const HostBytes bytes =
-        read_host_bytes(static_cast<pid_t>(rank.pid()), package);
-    measured.loaded.arenas += bytes.arenas;
-    measured.loaded.files += bytes.files;
-    measured.loaded.anonymous += bytes.anonymous;
+    measured.loaded += read_host_bytes(static_cast<pid_t>(rank.pid()), package);
   }
-  for (const v1::ComponentReport& component : pipeline.offload().components()) {
-    measured.weight_bytes += component.bytes();
-  }
+  measured.weight_bytes = weight_bytes(pipeline);
   return measured;
 }
 
@@ -89,11 +83,9 @@ void measure_group_memory() {
   const auto weights =
       static_cast<double>(large.weight_bytes - small.weight_bytes);
   require(weights >= 500e6, "the model is too small");
-  std::cerr << absl::StrFormat(
-      "%.1f MB of weights: %.1f MB in host arenas, %.1f MB of mapped files, "
-      "%.1f MB of other memory, of which %.1f MB without weights\n",
-      weights / 1e6, large.loaded.arenas / 1e6, large.loaded.files / 1e6,
-      large.loaded.anonymous / 1e6, small.loaded.anonymous / 1e6);
+  std::cerr << absl::StrFormat("%.1f MB of weights: %s; without them: %s\n",
+                               weights / 1e6, describe(large.loaded),
+                               describe(small.loaded));
   report(absl::StrCat("host_bytes_n", kRanks),
          static_cast<double>(large.loaded.sum() - small.loaded.sum()) / weights,
          "ratio",

@@ -17,12 +17,12 @@
 #include "absl/time/time.h"
 #include "platform/base/clock.h"
 #include "platform/base/mutex.h"
-#include "tests/benchmarks/host_bytes.h"
 #include "tests/benchmarks/measurement.h"
 #include "tests/support/daemon.h"
 #include "tests/support/error_details.h"
 #include "tests/support/files.h"
 #include "tests/support/generate_call.h"
+#include "tests/support/host_bytes.h"
 #include "tests/support/packages.h"
 
 namespace ferry {
@@ -150,10 +150,7 @@ Measured measure(const std::string& package) {
   generate(daemon);
   measured.loaded = read_host_bytes(pid, package);
   measured.sampled = sample(pid);
-  const v1::Pipeline pipeline = daemon.get_pipeline("pipelines/bench");
-  for (const v1::ComponentReport& component : pipeline.offload().components()) {
-    measured.weight_bytes += component.bytes();
-  }
+  measured.weight_bytes = weight_bytes(daemon.get_pipeline("pipelines/bench"));
   return measured;
 }
 
@@ -176,11 +173,9 @@ void measure_host_memory() {
   const auto weights =
       static_cast<double>(large.weight_bytes - small.weight_bytes);
   require(weights >= 500e6, "the model is too small");
-  std::cerr << absl::StrFormat(
-      "%.1f MB of weights: %.1f MB in host arenas, %.1f MB of mapped files, "
-      "%.1f MB of other memory, of which %.1f MB without weights\n",
-      weights / 1e6, large.loaded.arenas / 1e6, large.loaded.files / 1e6,
-      large.loaded.anonymous / 1e6, small.loaded.anonymous / 1e6);
+  std::cerr << absl::StrFormat("%.1f MB of weights: %s; without them: %s\n",
+                               weights / 1e6, describe(large.loaded),
+                               describe(small.loaded));
   const auto loaded =
       static_cast<double>(large.loaded.sum() - small.loaded.sum());
   report("host_bytes_ratio", loaded / weights, "ratio",

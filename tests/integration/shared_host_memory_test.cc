@@ -12,12 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/benchmarks/host_bytes.h"
 #include "tests/support/daemon_fixture.h"
 #include "tests/support/error_details.h"
 #include "tests/support/eventually.h"
 #include "tests/support/files.h"
 #include "tests/support/generate_call.h"
+#include "tests/support/host_bytes.h"
 #include "tests/support/packages.h"
 #include "tests/support/processes.h"
 
@@ -83,15 +83,6 @@ class SharedHostMemoryTest : public DaemonFixture {
     return sum;
   }
 
-  static int64_t weight_bytes(Daemon& daemon) {
-    int64_t bytes = 0;
-    const v1::Pipeline pipeline = daemon.get_pipeline(kPipeline);
-    for (const v1::ComponentReport& part : pipeline.offload().components()) {
-      bytes += part.bytes();
-    }
-    return bytes;
-  }
-
   // Nobody keeps the memory but those who have mapped it.
   static void expect_no_descriptors(Daemon& daemon) {
     std::vector<pid_t> pids = daemon.worker_pids();
@@ -115,13 +106,13 @@ class SharedHostMemoryTest : public DaemonFixture {
       ASSERT_TRUE(daemon.wait_until_ready()) << daemon.log();
       picture(daemon);
       others = host_bytes(daemon, small());
-      small_weights = weight_bytes(daemon);
+      small_weights = weight_bytes(daemon.get_pipeline(kPipeline));
       expect_closes(daemon);
     }
     Daemon& daemon = start_ready(options(large(), offload, platform));
     picture(daemon);
-    const auto weights =
-        static_cast<double>(weight_bytes(daemon) - small_weights);
+    const auto weights = static_cast<double>(
+        weight_bytes(daemon.get_pipeline(kPipeline)) - small_weights);
     ASSERT_GE(weights, 0.99 * kBlocks * kBlockBytes);
     const auto bytes =
         static_cast<double>(host_bytes(daemon, large()) - others);

@@ -1,10 +1,6 @@
 #include "platform/distributed/tcp_store/tcp_store.h"
 
 #include <c10/util/Exception.h>
-#include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <chrono>
@@ -18,6 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "platform/base/status_macros.h"
 #include "platform/distributed/deadline.h"
+#include "platform/os/host_port.h"
+#include "platform/os/tcp_socket.h"
 #include "platform/os/unique_fd.h"
 
 namespace ferry {
@@ -76,69 +74,6 @@ absl::StatusOr<Client> make_client(const std::string& host, uint16_t port,
   return client;
 }
 
-// A socket that is bound, since c10d would bind to every address of the host.
-absl::StatusOr<UniqueFd> bind_to(const std::string& address, uint16_t port) {
-  const std::string name = absl::StrCat(address, ":", port);
-  addrinfo hints = {};
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int error = ::getaddrinfo(address.c_str(), absl::StrCat(port).c_str(),
-                                  &hints, &found);
-  if (error != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("store: \"", address,
-                     "\" is no address in numbers: ", ::gai_strerror(error)));
-  }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> info(
-      found, &::freeaddrinfo);
-  UniqueFd socket(
-      ::socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, info->ai_protocol));
-  const int on = 1;
-  if (!socket.valid() || ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR,
-                                      &on, sizeof on) != 0) {
-    return absl::ErrnoToStatus(errno,
-                               absl::StrCat("store: no socket for ", name));
-  }
-  if (::bind(socket.get(), info->ai_addr, info->ai_addrlen) == 0) return socket;
-  if (errno == EADDRINUSE) {
-    return absl::UnavailableError(
-        absl::StrCat("store: the port of ", name, " is taken"));
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("store: cannot listen at ", name,
-                   ", which must be an address of this host: ",
-                   absl::ErrnoToStatus(errno, "").message()));
-}
-
-// Where a socket is bound.
-struct BoundAddress {
-  std::string host;
-  uint16_t port = 0;
-};
-
-absl::StatusOr<BoundAddress> address_of(const UniqueFd& socket) {
-  sockaddr_storage address = {};
-  socklen_t size = sizeof address;
-  char host[NI_MAXHOST] = "";
-  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address),
-                    &size) != 0) {
-    return absl::ErrnoToStatus(errno, "store: a socket without an address");
-  }
-  const int error =
-      ::getnameinfo(reinterpret_cast<sockaddr*>(&address), size, host,
-                    sizeof host, nullptr, 0, NI_NUMERICHOST);
-  if (error != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "store: a socket without an address: ", ::gai_strerror(error)));
-  }
-  const uint16_t port =
-      ntohs(address.ss_family == AF_INET6
-                ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
-                : reinterpret_cast<const sockaddr_in&>(address).sin_port);
-  return BoundAddress{host, port};
-}
-
 }  // namespace
 
 // --- The server
@@ -151,21 +86,24 @@ class TcpStoreServer::Impl {
 
 absl::StatusOr<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(
     const std::string& address, uint16_t port) {
-  ASSIGN_OR_RETURN(UniqueFd socket, bind_to(address, port));
-  return adopt(std::move(socket));
+  // Bound, since c10d would bind to every address of the host.
+  absl::StatusOr<UniqueFd> socket = bind_tcp({address, port});
+  if (socket.ok()) return adopt(*std::move(socket));
+  return absl::Status(socket.status().code(),
+                      absl::StrCat("store: ", socket.status().message()));
 }
 
 absl::StatusOr<std::unique_ptr<TcpStoreServer>> TcpStoreServer::adopt(
     UniqueFd socket) {
-  ASSIGN_OR_RETURN(const BoundAddress address, address_of(socket));
+  ASSIGN_OR_RETURN(const HostPort address, local_address(socket));
   c10d::TCPStoreOptions options;
   options.port = address.port;
   options.isServer = true;
   options.waitWorkers = false;
   options.masterListenFd = socket.release();
   auto impl = std::make_unique<Impl>();
-  RETURN_IF_ERROR(guard(
-      absl::StrCat("cannot serve at ", address.host, ":", address.port), [&] {
+  RETURN_IF_ERROR(
+      guard(absl::StrCat("cannot serve at ", address.to_string()), [&] {
         impl->store =
             c10::make_intrusive<c10d::TCPStore>(address.host, options);
       }));

@@ -21,7 +21,7 @@ namespace ferry {
 // Threads: thread-safe.
 class TcpStoreServer {
  public:
-  // Listens at an address of this host, in numbers, IPv4 or IPv6, and a port; 0
+  // Listens at an address of this host, IPv4 or IPv6, or a name of it; port 0
   // takes any that is free. Errors: INVALID_ARGUMENT, the address is none of
   // this host's; UNAVAILABLE, the port is taken.
   static absl::StatusOr<std::unique_ptr<TcpStoreServer>> start(

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "ferry/v1/pipeline.pb.h"
+
 namespace ferry {
 
 // Host memory of a process, in bytes, as far as it may hold weights.
@@ -17,7 +19,15 @@ struct HostBytes {
   int64_t anonymous = 0;
 
   int64_t sum() const { return arenas + files + anonymous; }
+  // Of several processes together.
+  HostBytes& operator+=(const HostBytes& other);
 };
+
+// What a line about a measurement says of them, in MB.
+std::string describe(const HostBytes& bytes);
+
+// Of the pipeline's weights, as its report says.
+int64_t weight_bytes(const v1::Pipeline& pipeline);
 
 // From /proc/PID/smaps; zero when the process is gone. `weights` is the
 // directory of its package. Walks the process's page tables: about 25 ms for

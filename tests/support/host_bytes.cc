@@ -1,4 +1,4 @@
-#include "tests/benchmarks/host_bytes.h"
+#include "tests/support/host_bytes.h"
 
 #include <sys/stat.h>
 
@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
@@ -53,6 +54,28 @@ absl::string_view file_of(absl::string_view line) {
 }
 
 }  // namespace
+
+HostBytes& HostBytes::operator+=(const HostBytes& other) {
+  arenas += other.arenas;
+  files += other.files;
+  anonymous += other.anonymous;
+  return *this;
+}
+
+std::string describe(const HostBytes& bytes) {
+  return absl::StrFormat(
+      "%.1f MB in host arenas, %.1f MB of mapped files, %.1f MB of other "
+      "memory",
+      bytes.arenas / 1e6, bytes.files / 1e6, bytes.anonymous / 1e6);
+}
+
+int64_t weight_bytes(const v1::Pipeline& pipeline) {
+  int64_t bytes = 0;
+  for (const v1::ComponentReport& component : pipeline.offload().components()) {
+    bytes += component.bytes();
+  }
+  return bytes;
+}
 
 HostBytes read_host_bytes(pid_t pid, const std::string& weights) {
   HostBytes result;
