@@ -1,0 +1,94 @@
+#include "offload/distributed/transfer_rates.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "offload/distributed/rank_group.h"
+#include "platform/base/clock.h"
+#include "platform/device/simulated/simulated_device.h"
+#include "platform/device/simulated/simulated_device_options.h"
+#include "platform/distributed/host_communicator.h"
+#include "platform/distributed/in_process/in_process_group.h"
+#include "platform/distributed/simulated/simulated_communicator.h"
+#include "platform/distributed/testing/rank_threads.h"
+
+namespace ferry {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kRanks = 2;
+constexpr int64_t kFreeBytes = 1 << 20;
+constexpr double kGatherGbps = 0.05;
+
+// Ranks whose devices have links of these rates.
+std::vector<absl::StatusOr<TransferRates>> measure(
+    const std::vector<double>& h2d_gbps, int64_t free_bytes = kFreeBytes) {
+  InProcessGroup control(kRanks);
+  InProcessGroup weights(kRanks);
+  std::vector<absl::StatusOr<TransferRates>> rates(kRanks);
+  run_ranks(kRanks, [&](int rank) {
+    const auto index = static_cast<size_t>(rank);
+    SimulatedDeviceOptions options;
+    options.h2d_gbps = h2d_gbps[index];
+    options.check = true;
+    SimulatedDevice device(options, Clock::real());
+    SimulatedCommunicatorOptions link;
+    link.gather_gbps = kGatherGbps;
+    RankGroup group;
+    group.control = control.join(rank);
+    group.weights = std::make_unique<SimulatedCommunicator>(
+        device, weights.join(rank), link);
+    rates[index] = measure_transfer_rates(device, group, free_bytes);
+    EXPECT_EQ(device.violations(), std::vector<std::string>());
+    // Nobody is gone while others still measure.
+    EXPECT_EQ(barrier(*group.control, group.timeout), absl::OkStatus());
+  });
+  return rates;
+}
+
+// A rank cannot be faster than its link is set to, and another one's would be a
+// hundred times as fast.
+TEST(TransferRatesTest, AreTheSlowestRanks) {
+  for (const std::vector<double>& links :
+       {std::vector<double>{0.1, 10}, std::vector<double>{10, 0.1}}) {
+    const auto rates = measure(links);
+    for (const absl::StatusOr<TransferRates>& each : rates) {
+      ASSERT_EQ(each.status(), absl::OkStatus());
+      for (const double rate : {each->h2d_alone, each->h2d_together}) {
+        EXPECT_GT(rate, 0);
+        EXPECT_LE(rate, 0.1e9);
+      }
+      EXPECT_GT(each->gather, 0);
+      EXPECT_EQ(each->h2d_alone, rates[0]->h2d_alone);
+      EXPECT_EQ(each->h2d_together, rates[0]->h2d_together);
+      EXPECT_EQ(each->gather, rates[0]->gather);
+    }
+  }
+}
+
+TEST(TransferRatesTest, WhatArrivesInAGatherCounts) {
+  const auto rates = measure({10, 10});
+  ASSERT_EQ(rates[0].status(), absl::OkStatus());
+  // All shares, of which the link carries those of the other ranks.
+  EXPECT_LE(rates[0]->gather, kGatherGbps * 1e9 * kRanks / (kRanks - 1));
+}
+
+TEST(TransferRatesTest, WithoutMemoryNobodyMeasures) {
+  for (const auto& each : measure({10, 10}, /*free_bytes=*/1000)) {
+    EXPECT_EQ(each.status().code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(each.status().message()),
+                HasSubstr("rank 1: measuring takes more device memory than "
+                          "1000 bytes"));
+  }
+}
+
+}  // namespace
+}  // namespace ferry
