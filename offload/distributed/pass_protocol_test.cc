@@ -212,7 +212,8 @@ TEST(PassProtocolTest, ItDoesNotYieldWhileItComputesThePassBefore) {
   protocol.end_use();
   protocol.end_pass();
   EXPECT_EQ(gather_all(protocol), 1);
-  EXPECT_EQ(protocol.next().kind, Kind::kYield);
+  ASSERT_EQ(protocol.next().kind, Kind::kYield);
+  EXPECT_EQ(protocol.next().block, 1);
 }
 
 TEST(PassProtocolTest, ComponentsOfAVoteComeInOrder) {
