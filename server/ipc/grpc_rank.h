@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -33,6 +34,10 @@ class GrpcRank final : public Rank {
 
   void cancel() override EXCLUDES_LOCK(mutex_);
 
+  bool makes_passes_with_others() const override { return with_others_; }
+  // A wave has begun on it: from now on it does.
+  void set_makes_passes_with_others() { with_others_ = true; }
+
   // The process or its group is lost; `error` is what run() returns from now
   // on, also one that is in progress, which ends at once. The first call
   // counts. REQUIRES: it is a worker_lost().
@@ -51,6 +56,7 @@ class GrpcRank final : public Rank {
 
   const std::string pipeline_;
   const std::unique_ptr<worker::v1::WorkerService::Stub> stub_;
+  std::atomic<bool> with_others_ = false;
 
   Mutex mutex_;
   // Signalled by set_lost().
