@@ -218,13 +218,26 @@ TEST_F(ExternalRanksTest, ARefusedWorkerChangesNothing) {
               HasSubstr("world_size: must be 2, got 3; rank: must be 1 to 1"));
   const External right = start_worker(1);
   log_.wait_for("READY 1");
-  External second = start_worker(1);
+  External second = start_worker(
+      1, 2, {absl::StrCat("--token=", kToken), "--join_timeout=10ms"});
   EXPECT_EQ(second.process->wait_for(kGenerous),
             ExitStatus::exited(kWorkerNotLetIn));
   EXPECT_THAT(second.output(), HasSubstr("is taken by the worker at"));
   CollectedEvents events;
   EXPECT_TRUE(log_.rank()->run(request(), events).ok());
   EXPECT_EQ(pipeline().generation(), 1);
+}
+
+// As when its host has fallen silent, and is replaced before ferryd knows.
+TEST_F(ExternalRanksTest, OneWhosePlaceIsTakenWaitsForIt) {
+  start_group(2, 1);
+  const External first = start_worker(1);
+  log_.wait_for("READY 1");
+  const External second = start_worker(1);
+  EXPECT_EQ(second.process->wait_for(absl::Milliseconds(50)), std::nullopt);
+  first.process->send_signal(SIGKILL);
+  log_.wait_for("READY 2");
+  EXPECT_EQ(pipeline().ranks(1).pid(), second.process->pid());
 }
 
 TEST_F(ExternalRanksTest, MayComeBeforeFerrydListens) {
