@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -32,6 +33,12 @@ class GrpcRank final : public Rank {
       RankEvents& events) override EXCLUDES_LOCK(mutex_);
 
   void cancel() override EXCLUDES_LOCK(mutex_);
+
+  // What the rank did together with others of late. At any time, also while it
+  // loads or runs. DEADLINE_EXCEEDED: it did not answer by then; UNAVAILABLE:
+  // it is gone.
+  absl::StatusOr<worker::v1::GetFlightRecordsResponse> flight_records(
+      std::chrono::system_clock::time_point deadline);
 
   // The process or its group is lost; `error` is what run() returns from now
   // on, also one that is in progress, which ends at once. The first call
