@@ -2,6 +2,7 @@
 // is.
 
 #include <signal.h>
+#include <sys/wait.h>
 
 #include <atomic>
 #include <string>
@@ -47,6 +48,14 @@ class FlightRecordsTest : public SupervisorFixture {
     return response;
   }
 
+  // Returns when it has stopped, which is not when the signal is sent.
+  static void stop_process(pid_t pid) {
+    kill(pid, SIGSTOP);
+    siginfo_t info;
+    EXPECT_EQ(waitid(P_PID, static_cast<id_t>(pid), &info, WSTOPPED | WNOWAIT),
+              0);
+  }
+
   // Whether the scripted rank says that it joins.
   static bool joins(const v1::RankFlightRecords& rank) {
     return rank.groups_size() == 1 && rank.groups(0).group() == "votes" &&
@@ -75,7 +84,7 @@ TEST_F(FlightRecordsTest, ARankThatIsStoppedHidesNothingOfTheOthers) {
   start("");
   log_.wait_for("READY 1");
   const pid_t stopped = static_cast<pid_t>(pipeline().ranks(1).pid());
-  kill(stopped, SIGSTOP);
+  stop_process(stopped);
   const GetFlightRecordsResponse response = ask();
   kill(stopped, SIGCONT);
   ASSERT_THAT(response.ranks(), SizeIs(kRanks));

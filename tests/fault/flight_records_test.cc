@@ -197,7 +197,8 @@ TEST_F(FlightRecordsTest, RanksThatJoinAreAsked) {
             v1::Pipeline::STATE_LOADING);
   faults_.disarm();
   ASSERT_TRUE(daemon.wait_until_ready()) << daemon.log();
-  for (const v1::RankFlightRecords& rank : ask(daemon).ranks()) {
+  response = ask(daemon);
+  for (const v1::RankFlightRecords& rank : response.ranks()) {
     ASSERT_THAT(rank.groups(), SizeIs(2));
     for (const v1::GroupFlightRecords& group : rank.groups()) {
       EXPECT_EQ(group.records(0).kind(), "join");
