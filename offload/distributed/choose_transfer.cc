@@ -27,11 +27,12 @@ TransferChoice choose_transfer(const TransferNeeds& needs,
   choice.reason = absl::StrFormat(
       "%s: for a pass, to gather %d bytes over %d ranks takes %.3f ms, and to "
       "copy %d bytes on each rank %.3f ms (measured: copies %.3f GB/s alone, "
-      "%.3f GB/s on all ranks at once, gathers %.3f GB/s)",
+      "%.3f GB/s on all ranks at once, gathers %.3f GB/s alone, %.3f GB/s "
+      "beside copies)",
       choice.gathers ? "ranks gather" : "each rank copies for itself",
       needs.gathered_bytes, needs.ranks, gathered * 1e3, needs.local_bytes,
       local * 1e3, rates.h2d_alone / 1e9, rates.h2d_together / 1e9,
-      rates.gather / 1e9);
+      rates.gather_alone / 1e9, rates.gather / 1e9);
   return choice;
 }
 

@@ -45,8 +45,11 @@ class Measurement {
     ASSIGN_OR_RETURN(host_, device_.allocate_host(bytes(), "measuring"));
     ASSIGN_OR_RETURN(whole_, device_.allocate(bytes(), "measuring"));
     ASSIGN_OR_RETURN(part_, device_.allocate(share_, "measuring"));
+    ASSIGN_OR_RETURN(next_part_, device_.allocate(share_, "measuring"));
     ASSIGN_OR_RETURN(
         stream_, device_.acquire_stream(StreamKind::kTransfer, "measuring"));
+    ASSIGN_OR_RETURN(copy_stream_, device_.acquire_stream(StreamKind::kTransfer,
+                                                          "measuring"));
     return absl::OkStatus();
   }
 
@@ -62,8 +65,10 @@ class Measurement {
     mine.Update(copy_at(&rates.h2d_together));
     mine.Update(fill_share());
     RETURN_IF_ERROR(vote_on_start(group_, mine, "copied"));
-    mine = gather_at(&rates.gather);
+    mine = gather_at(&rates.gather_alone);
     RETURN_IF_ERROR(vote_on_start(group_, mine, "gathered"));
+    mine = gather_beside_copies_at(&rates.gather);
+    RETURN_IF_ERROR(vote_on_start(group_, mine, "gathered beside copies"));
     return slowest(rates);
   }
 
@@ -91,41 +96,58 @@ class Measurement {
     return device_.synchronize(stream_.get());
   }
 
+  absl::Status gather() {
+    return group_.weights->all_gather(stream_.get(), part_.data(),
+                                      whole_.data(), share_);
+  }
+
   absl::Status gather_at(double* rate) {
+    return measure(rate, [this] { return gather(); });
+  }
+
+  absl::Status gather_beside_copies_at(double* rate) {
     return measure(rate, [this] {
-      return group_.weights->all_gather(stream_.get(), part_.data(),
-                                        whole_.data(), share_);
+      absl::Status status = device_.copy_async(
+          copy_stream_.get(),
+          {CopyKind::kHostToDevice, next_part_.data(), host_.data(), share_});
+      status.Update(gather());
+      status.Update(device_.synchronize(copy_stream_.get()));
+      return status;
     });
   }
 
   // Bytes a second of the best round: the first one may wake something up.
+  // After an error the other rounds come all the same, since other ranks take
+  // part in them.
   absl::Status measure(double* rate, absl::FunctionRef<absl::Status()> work) {
     const Clock& clock = Clock::real();
+    absl::Status status;
     absl::Duration best = absl::InfiniteDuration();
     for (int round = 0; round < kRounds; ++round) {
       const absl::Duration start = clock.monotonic();
-      RETURN_IF_ERROR(work());
-      RETURN_IF_ERROR(device_.synchronize(stream_.get()));
+      status.Update(work());
+      status.Update(device_.synchronize(stream_.get()));
       best = std::min(best, clock.monotonic() - start);
     }
     best = std::max(best, absl::Nanoseconds(1));
     *rate = static_cast<double>(bytes()) / absl::ToDoubleSeconds(best);
-    return absl::OkStatus();
+    return status;
   }
 
   absl::StatusOr<TransferRates> slowest(const TransferRates& rates) {
-    const std::array<double, 3> mine = {rates.h2d_alone, rates.h2d_together,
-                                        rates.gather};
-    std::vector<std::array<double, 3>> all(static_cast<size_t>(group_.size()));
+    using Rates = std::array<double, 4>;
+    const Rates mine = {rates.h2d_alone, rates.h2d_together, rates.gather_alone,
+                        rates.gather};
+    std::vector<Rates> all(static_cast<size_t>(group_.size()));
     RETURN_IF_ERROR(group_.control->all_gather(
         mine.data(), all.data(), sizeof(mine), group_.start_timeout));
-    std::array<double, 3> least = mine;
-    for (const std::array<double, 3>& other : all) {
+    Rates least = mine;
+    for (const Rates& other : all) {
       for (size_t i = 0; i < least.size(); ++i) {
         least[i] = std::min(least[i], other[i]);
       }
     }
-    return TransferRates{least[0], least[1], least[2]};
+    return TransferRates{least[0], least[1], least[2], least[3]};
   }
 
   Device& device_;
@@ -135,7 +157,9 @@ class Measurement {
   HostArena host_;
   DeviceArena whole_;
   DeviceArena part_;
+  DeviceArena next_part_;
   StreamLease stream_;
+  StreamLease copy_stream_;
 };
 
 }  // namespace

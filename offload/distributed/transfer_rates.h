@@ -14,7 +14,10 @@ struct TransferRates {
   // From the host, while no other rank copies, and while all do.
   double h2d_alone = 0;
   double h2d_together = 0;
-  // Of a gather, what arrives on each device.
+  // Of a gather, what arrives on each device: while nothing else is moved, and
+  // while each rank copies its next share, as it does in a pass, until both are
+  // there. The two may share a link or an engine.
+  double gather_alone = 0;
   double gather = 0;
 };
 

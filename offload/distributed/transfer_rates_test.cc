@@ -69,6 +69,7 @@ TEST(TransferRatesTest, AreTheSlowestRanks) {
       EXPECT_GT(each->gather, 0);
       EXPECT_EQ(each->h2d_alone, rates[0]->h2d_alone);
       EXPECT_EQ(each->h2d_together, rates[0]->h2d_together);
+      EXPECT_EQ(each->gather_alone, rates[0]->gather_alone);
       EXPECT_EQ(each->gather, rates[0]->gather);
     }
   }
@@ -78,7 +79,17 @@ TEST(TransferRatesTest, WhatArrivesInAGatherCounts) {
   const auto rates = measure({10, 10});
   ASSERT_EQ(rates[0].status(), absl::OkStatus());
   // All shares, of which the link carries those of the other ranks.
-  EXPECT_LE(rates[0]->gather, kGatherGbps * 1e9 * kRanks / (kRanks - 1));
+  constexpr double kMost = kGatherGbps * 1e9 * kRanks / (kRanks - 1);
+  EXPECT_LE(rates[0]->gather_alone, kMost);
+  EXPECT_LE(rates[0]->gather, kMost);
+}
+
+TEST(TransferRatesTest, AGatherInAPassIsNoFasterThanTheCopiesBesideIt) {
+  constexpr double kCopyGbps = 0.01;
+  const auto rates = measure({10, kCopyGbps});
+  ASSERT_EQ(rates[0].status(), absl::OkStatus());
+  // Each share comes over a link of its own.
+  EXPECT_LE(rates[0]->gather, kRanks * kCopyGbps * 1e9);
 }
 
 TEST(TransferRatesTest, WithoutMemoryNobodyMeasures) {

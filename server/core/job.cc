@@ -245,7 +245,8 @@ void Job::add_event_locked(v1::JobEvent event) {
   event.set_sequence(++last_sequence_);
   if (!outputs_dropped_) {
     const v1::JobEvent::EventCase kind = event.event_case();
-    events_.emplace(last_sequence_, std::move(event));
+    events_.emplace(last_sequence_,
+                    std::make_shared<const v1::JobEvent>(std::move(event)));
     if (kind == v1::JobEvent::kProgress) trim_locked(kind, kKeptProgress);
     if (kind == v1::JobEvent::kPreview) trim_locked(kind, kKeptPreviews);
   }
@@ -260,8 +261,8 @@ void Job::trim_locked(v1::JobEvent::EventCase kind, size_t kept) {
   sequences.pop_front();
 }
 
-bool Job::read_events(int64_t* cursor, absl::Duration timeout,
-                      std::vector<v1::JobEvent>* events, int64_t max_bytes) {
+bool Job::read_events(int64_t* cursor, absl::Duration timeout, Events* events,
+                      int64_t max_bytes) {
   const auto deadline =
       std::chrono::steady_clock::now() +
       absl::ToChronoNanoseconds(std::min(timeout, absl::Hours(1)));
@@ -276,7 +277,7 @@ bool Job::read_events(int64_t* cursor, absl::Duration timeout,
   }
   int64_t bytes = 0;
   for (bool first = true; it != events_.end(); ++it, first = false) {
-    bytes += static_cast<int64_t>(it->second.ByteSizeLong());
+    bytes += static_cast<int64_t>(it->second->ByteSizeLong());
     if (!first && bytes > max_bytes) break;
     events->push_back(it->second);
     *cursor = it->first;
@@ -286,7 +287,7 @@ bool Job::read_events(int64_t* cursor, absl::Duration timeout,
 
 void Job::drop_outputs() {
   // Freed without the lock held.
-  std::map<int64_t, v1::JobEvent> events;
+  std::map<int64_t, std::shared_ptr<const v1::JobEvent>> events;
   MutexLock lock(&mutex_);
   outputs_dropped_ = true;
   std::swap(events, events_);

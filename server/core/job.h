@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,8 @@ class Job {
     // STATE_UNSPECIFIED, which counts as finished; its only event is the Job.
     bool validate_only = false;
   };
+
+  using Events = std::vector<std::shared_ptr<const v1::JobEvent>>;
 
   // Progress events and previews that are kept for a slow reader.
   static constexpr int kKeptProgress = 256;
@@ -118,12 +121,11 @@ class Job {
   void set_queue_position(int position) EXCLUDES_LOCK(mutex_);
 
   // Appends to `events` those after `*cursor` that are there, at most
-  // `max_bytes` of them but at least one, and moves the cursor. Waits up to
-  // `timeout` for the first one. Returns false when the job is finished and
-  // every event was read.
-  bool read_events(int64_t* cursor, absl::Duration timeout,
-                   std::vector<v1::JobEvent>* events, int64_t max_bytes)
-      EXCLUDES_LOCK(mutex_);
+  // `max_bytes` of them but at least one, and moves the cursor. They are
+  // shared, and never change. Waits up to `timeout` for the first one. Returns
+  // false when the job is finished and every event was read.
+  bool read_events(int64_t* cursor, absl::Duration timeout, Events* events,
+                   int64_t max_bytes) EXCLUDES_LOCK(mutex_);
 
   // Frees the output bytes and the events, those to come too; metadata stays.
   void drop_outputs() EXCLUDES_LOCK(mutex_);
@@ -151,7 +153,8 @@ class Job {
   absl::Status cancel_error_ GUARDED_BY(mutex_);
   std::function<void()> on_cancel_ GUARDED_BY(mutex_);
   // By sequence.
-  std::map<int64_t, v1::JobEvent> events_ GUARDED_BY(mutex_);
+  std::map<int64_t, std::shared_ptr<const v1::JobEvent>> events_
+      GUARDED_BY(mutex_);
   // Sequences of the kept events that may be dropped, by kind.
   std::map<v1::JobEvent::EventCase, std::deque<int64_t>> droppable_
       GUARDED_BY(mutex_);

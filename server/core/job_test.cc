@@ -45,8 +45,10 @@ class JobTest : public testing::Test {
   }
 
   std::vector<v1::JobEvent> read(int64_t* cursor) {
+    Job::Events shared;
+    job_.read_events(cursor, absl::ZeroDuration(), &shared, 1 << 30);
     std::vector<v1::JobEvent> events;
-    job_.read_events(cursor, absl::ZeroDuration(), &events, 1 << 30);
+    for (const auto& event : shared) events.push_back(*event);
     return events;
   }
 
@@ -224,7 +226,7 @@ TEST_F(JobTest, ReadsInPiecesButAtLeastOneEvent) {
   job_.start();
   for (int i = 0; i < 4; ++i) job_.add_output_chunk(chunk(i * 1000, 1000));
   int64_t cursor = 2;
-  std::vector<v1::JobEvent> events;
+  Job::Events events;
   EXPECT_TRUE(job_.read_events(&cursor, absl::ZeroDuration(), &events, 1));
   EXPECT_EQ(events.size(), 1u);
   EXPECT_EQ(cursor, 3);
@@ -234,7 +236,7 @@ TEST_F(JobTest, ReadsInPiecesButAtLeastOneEvent) {
 }
 
 TEST_F(JobTest, ReadingEndsWhenTheLastEventWasRead) {
-  std::vector<v1::JobEvent> events;
+  Job::Events events;
   int64_t cursor = 1;
   EXPECT_TRUE(job_.read_events(&cursor, absl::ZeroDuration(), &events, 100));
   EXPECT_TRUE(events.empty());
@@ -261,7 +263,7 @@ TEST_F(JobTest, DroppedOutputsStayDropped) {
   int64_t cursor = 0;
   EXPECT_TRUE(read(&cursor).empty());
   job_.finish(absl::OkStatus());
-  std::vector<v1::JobEvent> events;
+  Job::Events events;
   EXPECT_FALSE(job_.read_events(&cursor, absl::ZeroDuration(), &events, 100));
   EXPECT_TRUE(events.empty());
   EXPECT_EQ(job_.snapshot().outputs_size(), 1) << "metadata stays";

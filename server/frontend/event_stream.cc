@@ -1,8 +1,6 @@
 #include "server/frontend/event_stream.h"
 
 #include <cstdint>
-#include <utility>
-#include <vector>
 
 #include "absl/time/time.h"
 #include "platform/base/status_macros.h"
@@ -40,18 +38,16 @@ absl::Status EventStream::write_snapshot() {
   v1::JobEvent event;
   event.set_sequence(1);
   *event.mutable_job() = job_->snapshot();
-  return write(std::move(event));
+  return write(event);
 }
 
 absl::Status EventStream::forward_events() {
   int64_t cursor = 0;
-  std::vector<v1::JobEvent> events;
+  Job::Events events;
   for (bool more = true; more;) {
     events.clear();
     more = job_->read_events(&cursor, kSlice, &events, kBatchBytes);
-    for (v1::JobEvent& event : events) {
-      RETURN_IF_ERROR(write(std::move(event)));
-    }
+    for (const auto& event : events) RETURN_IF_ERROR(write(*event));
     if (more && context_->IsCancelled()) {
       return call_cancelled(*job_, clock_.monotonic());
     }
@@ -59,11 +55,15 @@ absl::Status EventStream::forward_events() {
   return absl::OkStatus();
 }
 
-absl::Status EventStream::write(v1::JobEvent event) {
+absl::Status EventStream::write(const v1::JobEvent& event) {
+  // The response borrows the event, whose bytes are copied once, by gRPC, and
+  // not changed.
   v1::GenerateResponse response;
-  *response.mutable_event() = std::move(event);
+  response.unsafe_arena_set_allocated_event(const_cast<v1::JobEvent*>(&event));
   const WriteWatchdog::Guard guard(watchdog_, context_);
-  if (writer_->Write(response)) return absl::OkStatus();
+  const bool written = writer_->Write(response);
+  response.unsafe_arena_release_event();
+  if (written) return absl::OkStatus();
   if (guard.expired()) return slow_reader(watchdog_->timeout());
   return call_cancelled(*job_, clock_.monotonic());
 }

@@ -47,7 +47,7 @@ class EventStream {
 
  private:
   absl::Status forward_events();
-  absl::Status write(v1::JobEvent event);
+  absl::Status write(const v1::JobEvent& event);
 
   Job* const job_;
   grpc::ServerContext* const context_;

@@ -29,7 +29,7 @@ int64_t WriteWatchdog::add(grpc::ServerContext* context) {
   const int64_t id = next_id_++;
   writes_[id] = Write{context, clock_.monotonic() + timeout_};
   // Otherwise the thread wakes for an earlier one anyway.
-  if (writes_.size() == 1) changed_.notify_all();
+  if (is_idle_) changed_.notify_all();
   return id;
 }
 
@@ -46,7 +46,8 @@ bool WriteWatchdog::has_expired(int64_t id) const {
 void WriteWatchdog::run() {
   MutexLock lock(&mutex_);
   while (!stopping_) {
-    if (writes_.empty()) {
+    is_idle_ = writes_.empty();
+    if (is_idle_) {
       changed_.wait(&mutex_);
       continue;
     }

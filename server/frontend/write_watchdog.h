@@ -67,6 +67,9 @@ class WriteWatchdog {
   // By number, which is also the order of their deadlines.
   std::map<int64_t, Write> writes_ GUARDED_BY(mutex_);
   int64_t next_id_ GUARDED_BY(mutex_) = 0;
+  // The thread waits for a write, not for a deadline: every write would wake it
+  // else, for nothing.
+  bool is_idle_ GUARDED_BY(mutex_) = false;
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

@@ -23,7 +23,7 @@
 namespace ferry {
 namespace {
 
-constexpr int kPairs = 11;
+constexpr int kPairs = 25;
 constexpr int kSteps = 50;
 constexpr int kSeed = 42;
 constexpr char kPrompt[] = "a large red circle on a blue background";
@@ -127,9 +127,9 @@ void measure_generate_overhead(const std::string& package) {
   // Warm both up, and see that they do the same.
   require(runner.run().sha256 == run_on_daemon(daemon).sha256,
           "the daemon and the runner make different pictures");
-  const double ratio = median_ratio(
+  const double ratio = median_ratio(measure_pairs(
       kPairs, [&] { return run_on_daemon(daemon).milliseconds; },
-      [&] { return runner.run().milliseconds; });
+      [&] { return runner.run().milliseconds; }));
   report("generate_overhead", ratio, "ratio",
          absl::StrCat("one-process runner, ", kSteps, " steps, median of ",
                       kPairs, " alternating pairs; at most 1.05"));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iostream>
 #include <stdexcept>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
@@ -26,25 +27,37 @@ double median(std::vector<double> values) {
                                 : (values[middle - 1] + values[middle]) / 2;
 }
 
-std::vector<double> measure_ratios(int pairs,
-                                   const std::function<double()>& first,
-                                   const std::function<double()>& second) {
-  std::vector<double> ratios;
+std::vector<Pair> measure_pairs(int pairs, const std::function<double()>& first,
+                                const std::function<double()>& second) {
+  std::vector<Pair> result;
   for (int i = 0; i < pairs; ++i) {
-    double a = 0;
-    if (i % 2 == 0) a = first();
-    const double b = second();
-    if (i % 2 != 0) a = first();
-    ratios.push_back(a / b);
-    std::cerr << absl::StrFormat("pair %2d: %10.1f : %10.1f = %.3f\n", i + 1, a,
-                                 b, ratios.back());
+    Pair pair;
+    if (i % 2 == 0) pair.first = first();
+    pair.second = second();
+    if (i % 2 != 0) pair.first = first();
+    result.push_back(pair);
+    std::cerr << absl::StrFormat("pair %2d: %10.1f : %10.1f = %.3f\n", i + 1,
+                                 pair.first, pair.second,
+                                 pair.first / pair.second);
   }
-  return ratios;
+  return result;
 }
 
-double median_ratio(int pairs, const std::function<double()>& first,
-                    const std::function<double()>& second) {
-  return median(measure_ratios(pairs, first, second));
+double median_ratio(const std::vector<Pair>& pairs) {
+  std::vector<double> ratios;
+  ratios.reserve(pairs.size());
+  for (const Pair& pair : pairs) ratios.push_back(pair.first / pair.second);
+  return median(std::move(ratios));
+}
+
+double ratio_of_medians(const std::vector<Pair>& pairs) {
+  std::vector<double> firsts;
+  std::vector<double> seconds;
+  for (const Pair& pair : pairs) {
+    firsts.push_back(pair.first);
+    seconds.push_back(pair.second);
+  }
+  return median(std::move(firsts)) / median(std::move(seconds));
 }
 
 void require(bool condition, absl::string_view what) {

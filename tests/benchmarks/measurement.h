@@ -16,15 +16,22 @@ void report(absl::string_view name, double value, absl::string_view unit,
 // REQUIRES: !values.empty().
 double median(std::vector<double> values);
 
+struct Pair {
+  double first = 0;
+  double second = 0;
+};
+
 // Measures `first` and `second` in turn, `pairs` times, each of them first in
-// every other pair: whatever drifts meets both alike. Returns first ÷ second of
-// each; standard error tells of every pair.
-std::vector<double> measure_ratios(int pairs,
-                                   const std::function<double()>& first,
-                                   const std::function<double()>& second);
-// The median of these.
-double median_ratio(int pairs, const std::function<double()>& first,
-                    const std::function<double()>& second);
+// every other pair: whatever drifts meets both alike. Standard error tells of
+// every pair.
+std::vector<Pair> measure_pairs(int pairs, const std::function<double()>& first,
+                                const std::function<double()>& second);
+// Of first ÷ second: for what drifts from pair to pair. REQUIRES:
+// !pairs.empty().
+double median_ratio(const std::vector<Pair>& pairs);
+// Median of the first ÷ median of the second: for what jumps within a pair.
+// REQUIRES: !pairs.empty().
+double ratio_of_medians(const std::vector<Pair>& pairs);
 
 // Throws when a measurement would mean nothing: ends the program.
 void require(bool condition, absl::string_view what);

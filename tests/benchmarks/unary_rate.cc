@@ -68,9 +68,9 @@ void measure_unary_rate(const std::string& package) {
   calls_per_second(daemon.generation(), job);
   calls_per_second(bare.stub(), job);
 
-  const double ratio = median_ratio(
+  const double ratio = median_ratio(measure_pairs(
       kPairs, [&] { return calls_per_second(daemon.generation(), job); },
-      [&] { return calls_per_second(bare.stub(), job); });
+      [&] { return calls_per_second(bare.stub(), job); }));
   report("unary_rps_ratio", ratio, "ratio",
          absl::StrCat("GetJob on a bare gRPC server, ", kCallers,
                       " callers, median of ", kPairs,

@@ -11,6 +11,7 @@
 #include "tests/fault/expectations.h"
 #include "tests/fault/faults.h"
 #include "tests/fault/group_fixture.h"
+#include "tests/support/error_details.h"
 #include "tests/support/files.h"
 #include "tests/support/packages.h"
 #include "tests/support/processes.h"
@@ -23,16 +24,9 @@ using ::testing::Combine;
 using ::testing::HasSubstr;
 using ::testing::Values;
 
-// Loss, the fault, whether it is the last rank and not the first.
-class SharedWeightsFaultTest : public GroupFixture,
-                               public ::testing::WithParamInterface<
-                                   std::tuple<Loss, std::string, bool>> {
+class SharedWeightsFixture : public GroupFixture {
  protected:
   static constexpr int kRanks = 2;
-
-  static Loss loss() { return std::get<0>(GetParam()); }
-  static std::string fault() { return std::get<1>(GetParam()); }
-  static int rank() { return std::get<2>(GetParam()) ? kRanks - 1 : 0; }
 
   // How they share weights.
   virtual std::string transfer() const { return "allgather"; }
@@ -58,6 +52,16 @@ class SharedWeightsFaultTest : public GroupFixture,
   }
 
   Faults faults_;
+};
+
+// Loss, the fault, whether it is the last rank and not the first.
+class SharedWeightsFaultTest : public SharedWeightsFixture,
+                               public ::testing::WithParamInterface<
+                                   std::tuple<Loss, std::string, bool>> {
+ protected:
+  static Loss loss() { return std::get<0>(GetParam()); }
+  static std::string fault() { return std::get<1>(GetParam()); }
+  static int rank() { return std::get<2>(GetParam()) ? kRanks - 1 : 0; }
 };
 
 class SharedWeightsLoadFaultTest : public SharedWeightsFaultTest {
@@ -142,6 +146,29 @@ INSTANTIATE_TEST_SUITE_P(Matrix, SharedImagesLoadFaultTest,
                                         "hang@start_vote:5"),
                                  Values(false, true)),
                          name_of);
+
+class SlowRankTest : public SharedWeightsFixture,
+                     public ::testing::WithParamInterface<std::string> {};
+
+// Four times as long as a rank may be silent: it still answers heartbeats, and
+// those that wait for it do so as long as a step may last.
+TEST_P(SlowRankTest, IsNotLost) {
+  Daemon& daemon = start_ready(options());
+  GenerateCall before(daemon.generation(), request_of_steps(3));
+  ASSERT_TRUE(before.finish().ok()) << describe(before.finish());
+  faults_.arm(absl::StrCat("slow@", GetParam(), ":2:12000"));
+  for (const auto& call : start_calls(daemon, kRanks, 3)) {
+    EXPECT_TRUE(call->finish().ok()) << describe(call->finish());
+    ASSERT_EQ(call->job().outputs_size(), 1);
+    EXPECT_EQ(call->job().outputs(0).sha256(),
+              before.job().outputs(0).sha256());
+  }
+  EXPECT_TRUE(faults_.wait_for_hit(2));
+  EXPECT_EQ(daemon.get_pipeline(kPipeline).generation(), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(, SlowRankTest,
+                         Values("pass_vote", "pass_gather", "denoise_step"));
 
 }  // namespace
 }  // namespace ferry

@@ -11,10 +11,12 @@ namespace ferry {
 
 // Blocks until the job has ended, and returns all of its events.
 inline std::vector<v1::JobEvent> read_to_end(Job& job) {
-  std::vector<v1::JobEvent> events;
+  Job::Events shared;
   int64_t cursor = 0;
-  while (job.read_events(&cursor, absl::Minutes(10), &events, 1 << 20)) {
+  while (job.read_events(&cursor, absl::Minutes(10), &shared, 1 << 20)) {
   }
+  std::vector<v1::JobEvent> events;
+  for (const auto& event : shared) events.push_back(*event);
   return events;
 }
 
