@@ -151,6 +151,7 @@ TEST(TextFormatTest, ShowsValuesShortly) {
   EXPECT_EQ(short_duration(absl::Seconds(59)), "59s");
   EXPECT_EQ(short_duration(absl::Seconds(65)), "1m05s");
   EXPECT_EQ(short_duration(absl::Minutes(123)), "2h03m");
+  EXPECT_EQ(fine_duration(absl::Microseconds(12345)), "12.3ms");
   EXPECT_EQ(short_bytes(512), "512 B");
   EXPECT_EQ(short_bytes(3 << 19), "1.5 MiB");
   EXPECT_EQ(state_name(v1::Job::STATE_SUCCEEDED), "succeeded");

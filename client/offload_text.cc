@@ -2,18 +2,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/time.h"
 #include "client/error_report.h"
 #include "client/text_format.h"
 
 namespace ferry {
 namespace {
-
-// `12.3ms`: waits are shorter than what people wait for.
-std::string wait_text(const google::protobuf::Duration& duration) {
-  return absl::FormatDuration(
-      absl::Trunc(to_duration(duration), absl::Microseconds(100)));
-}
 
 std::string copied_text(int64_t bytes, double gbps) {
   if (gbps <= 0) return short_bytes(bytes);
@@ -23,9 +16,10 @@ std::string copied_text(int64_t bytes, double gbps) {
 std::string waited_text(const google::protobuf::Duration& stall,
                         const google::protobuf::Duration& first_block_stall,
                         int64_t demand_fetches) {
-  return absl::StrCat(wait_text(stall), " for weights, of that ",
-                      wait_text(first_block_stall), " for first blocks; ",
-                      demand_fetches, " blocks came late");
+  return absl::StrCat(
+      fine_duration(to_duration(stall)), " for weights, of that ",
+      fine_duration(to_duration(first_block_stall)), " for first blocks; ",
+      demand_fetches, " blocks came late");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <grpcpp/client_context.h>
 
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -35,6 +36,19 @@ void add_limits(const v1::Pipeline& pipeline, Rows* rows) {
   rows->push_back({"images", absl::StrCat("at most ", limits.max_images())});
 }
 
+std::string rank_text(const v1::Rank& rank) {
+  std::string text =
+      absl::StrCat("pid ", rank.pid(), " on ", printable(rank.device()), " of ",
+                   printable(rank.host()), " ",
+                   rank.job().empty() ? "idle" : printable(rank.job()));
+  if (rank.has_predicted_pass_time()) {
+    absl::StrAppend(&text, ", ",
+                    fine_duration(to_duration(rank.predicted_pass_time())),
+                    " a pass");
+  }
+  return text;
+}
+
 void print_pipeline(const v1::Pipeline& pipeline, std::ostream* out) {
   Rows rows = {
       {"name", printable(pipeline.name())},
@@ -50,11 +64,7 @@ void print_pipeline(const v1::Pipeline& pipeline, std::ostream* out) {
     rows.insert(rows.end(), offload.begin(), offload.end());
   }
   for (const v1::Rank& rank : pipeline.ranks()) {
-    rows.push_back(
-        {absl::StrCat("rank ", rank.index()),
-         absl::StrCat("pid ", rank.pid(), " on ", printable(rank.device()),
-                      " of ", printable(rank.host()), " ",
-                      rank.job().empty() ? "idle" : printable(rank.job()))});
+    rows.push_back({absl::StrCat("rank ", rank.index()), rank_text(rank)});
   }
   if (pipeline.has_error()) {
     rows.push_back({"error", describe_error(pipeline.error())});

@@ -49,6 +49,10 @@ std::string short_duration(absl::Duration duration) {
   return absl::StrFormat("%dh%02dm", whole / 3600, whole % 3600 / 60);
 }
 
+std::string fine_duration(absl::Duration duration) {
+  return absl::FormatDuration(absl::Trunc(duration, absl::Microseconds(100)));
+}
+
 std::string short_time(const google::protobuf::Timestamp& time) {
   if (time.seconds() == 0) return "-";
   return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ",

@@ -27,6 +27,8 @@ absl::Duration to_duration(const google::protobuf::Duration& duration);
 
 // `3.2s`, `1m05s`, `2h03m`.
 std::string short_duration(absl::Duration duration);
+// `12.3ms`, to a tenth of a millisecond: of what people do not wait for.
+std::string fine_duration(absl::Duration duration);
 // RFC 3339 in UTC with seconds; `-` when it is unset.
 std::string short_time(const google::protobuf::Timestamp& time);
 // `512 B`, `1.5 MiB`.

@@ -6,6 +6,9 @@
 #include "platform/base/error_info.h"
 #include "platform/base/status_macros.h"
 #include "server/core/errors.h"
+#include "server/core/generation_work.h"
+#include "server/core/pass_grouping.h"
+#include "server/core/proto_time.h"
 #include "server/core/rank_run.h"
 
 namespace ferry {
@@ -85,6 +88,7 @@ absl::StatusOr<std::shared_ptr<Job>> GenerationManager::submit(
   options.effective_spec = std::move(valid.spec);
   options.pipeline = pipeline->name();
   options.priority = valid.priority;
+  options.work = work_of(options.effective_spec, *pipeline);
   options.deadline = deadline;
   options.labels = std::move(valid.labels);
   options.validate_only = request.validate_only();
@@ -148,16 +152,20 @@ absl::Status GenerationManager::check_deadline_locked(
   const absl::Duration remaining = job.deadline() - clock_.monotonic();
   if (remaining <= absl::ZeroDuration()) return deadline_exceeded();
   const std::optional<absl::Duration> run =
-      run_times_.estimate(job.effective_spec());
+      run_times_.least(job.pipeline(), job.work());
   if (!run.has_value()) return absl::OkStatus();
-  absl::Duration ahead;
-  for (const auto& other : state.queue.jobs()) {
-    if (other->priority() < job.priority()) break;
-    ahead += run_times_.estimate(other->effective_spec())
-                 .value_or(absl::ZeroDuration());
+  // The soonest: every rank is free now, only what surely goes first does, and
+  // each takes the least it can. Longer ones would free no rank earlier.
+  std::vector<absl::Duration> free_in(
+      std::max<size_t>(1, state.workers.size()));
+  for (const auto& other :
+       state.queue.jobs_before(job.priority(), max_overtaken_locked(state))) {
+    *std::min_element(free_in.begin(), free_in.end()) +=
+        run_times_.least(other->pipeline(), other->work())
+            .value_or(absl::ZeroDuration());
   }
-  const auto ranks = std::max<int64_t>(1, state.workers.size());
-  const absl::Duration estimate = *run + ahead / ranks;
+  const absl::Duration estimate =
+      *std::min_element(free_in.begin(), free_in.end()) + *run;
   if (estimate <= remaining) return absl::OkStatus();
   return deadline_unreachable(estimate, remaining);
 }
@@ -265,19 +273,35 @@ void GenerationManager::feed(const std::string& pipeline, Worker& worker) {
   }
 }
 
+int GenerationManager::max_overtaken_locked(const PipelineState& state) const {
+  const bool together = std::any_of(
+      state.workers.begin(), state.workers.end(), [](const auto& worker) {
+        return worker->rank->makes_passes_with_others();
+      });
+  return together
+             ? kMaxOvertakenPerRank * static_cast<int>(state.workers.size())
+             : 0;
+}
+
+std::shared_ptr<Job> GenerationManager::take_locked(PipelineState& state) {
+  const bool some_run =
+      std::any_of(state.workers.begin(), state.workers.end(),
+                  [](const auto& worker) { return worker->job != nullptr; });
+  return state.queue.pop(state.last_pass,
+                         some_run ? max_overtaken_locked(state) : 0);
+}
+
 std::shared_ptr<Job> GenerationManager::next_job(const std::string& pipeline,
                                                  Worker& worker) {
   MutexLock lock(&mutex_);
+  PipelineState& state = state_locked(pipeline);
   for (;;) {
     if (worker.stopping) return nullptr;
-    std::shared_ptr<Job> job =
-        worker.lost ? nullptr : state_locked(pipeline).queue.pop();
+    std::shared_ptr<Job> job = worker.lost ? nullptr : take_locked(state);
     if (job == nullptr) {
       changed_.wait(&mutex_);
     } else if (job->start()) {
-      worker.idle = false;
-      worker.job = job->name();
-      running_[job.get()] = {job, clock_.monotonic()};
+      begin_locked(state, worker, job);
       return job;
     } else {
       // Asked to end while it was still queued.
@@ -286,9 +310,24 @@ std::shared_ptr<Job> GenerationManager::next_job(const std::string& pipeline,
   }
 }
 
+void GenerationManager::begin_locked(PipelineState& state, Worker& worker,
+                                     std::shared_ptr<Job> job) {
+  RunningJob run{job, clock_.monotonic()};
+  const double pass = job->work().pass;
+  for (const auto& other : state.workers) {
+    if (other->job == nullptr) continue;
+    RunningJob& beside = running_[other->job.get()];
+    beside.largest_beside = std::max(beside.largest_beside, pass);
+    run.largest_beside = std::max(run.largest_beside, other->job->work().pass);
+  }
+  state.last_pass = pass;
+  worker.idle = false;
+  running_[job.get()] = std::move(run);
+  worker.job = std::move(job);
+}
+
 void GenerationManager::run_job(const std::shared_ptr<Job>& job,
                                 Worker& worker) {
-  const absl::Duration started = clock_.monotonic();
   const auto result = run_on_rank(*job, *worker.rank);
   // Who asked for the end said what the job ends with.
   absl::Status status = job->cancel_error();
@@ -303,7 +342,7 @@ void GenerationManager::run_job(const std::shared_ptr<Job>& job,
   // One step: a client that sees the end finds the rank free.
   MutexLock lock(&mutex_);
   if (status.ok()) {
-    run_times_.add(job->effective_spec(), clock_.monotonic() - started);
+    add_run_locked(running_[job.get()], worker, result->timings());
   }
   if (is_worker_lost(result.status())) {
     // The group is one unit of failure: its other ranks are gone as well.
@@ -315,9 +354,21 @@ void GenerationManager::run_job(const std::shared_ptr<Job>& job,
   }
   running_.erase(job.get());
   worker.idle = !worker.lost;
-  worker.job.clear();
+  worker.job = nullptr;
   finish_locked(*job, status);
   changed_.notify_all();
+}
+
+void GenerationManager::add_run_locked(const RunningJob& run,
+                                       const Worker& worker,
+                                       const v1::Timings& timings) {
+  const Job& job = *run.job;
+  const bool slowed = worker.rank->makes_passes_with_others() &&
+                      run.largest_beside > job.work().pass;
+  run_times_.add(
+      job.pipeline(), job.work(),
+      {clock_.monotonic() - run.started,
+       from_proto(timings.denoise()).value_or(absl::ZeroDuration()), slowed});
 }
 
 void GenerationManager::fail_queued(const std::string& pipeline,
@@ -394,14 +445,19 @@ int GenerationManager::running() const {
   return static_cast<int>(running_.size());
 }
 
-std::vector<std::string> GenerationManager::rank_jobs(
+std::vector<GenerationManager::RankUse> GenerationManager::rank_uses(
     const std::string& pipeline) const {
   MutexLock lock(&mutex_);
-  std::vector<std::string> jobs;
+  std::vector<RankUse> uses;
   const auto it = pipelines_.find(pipeline);
-  if (it == pipelines_.end()) return jobs;
-  for (const auto& worker : it->second.workers) jobs.push_back(worker->job);
-  return jobs;
+  if (it == pipelines_.end()) return uses;
+  for (const auto& worker : it->second.workers) {
+    RankUse& use = uses.emplace_back();
+    if (worker->job == nullptr) continue;
+    use.job = worker->job->name();
+    use.pass_time = run_times_.pass_time(pipeline, worker->job->work());
+  }
+  return uses;
 }
 
 }  // namespace ferry

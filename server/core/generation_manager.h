@@ -31,7 +31,10 @@ namespace ferry {
 // ranks that are ready: what the gRPC services and the supervisor talk to.
 //
 // A job waits in the queue of its pipeline and goes to the first rank that is
-// free. It is run once: nothing is retried. A time that runs out (queue
+// free. Higher priorities go first, then the first to have arrived; but where
+// ranks make each pass together, one that arrived later and is like what runs
+// may be taken first, a bounded number of times (pass_grouping.h).
+// A job is run once: nothing is retried. A time that runs out (queue
 // timeout, client deadline, run timeout) is noticed by a timer of its own,
 // whether or not anybody reads the job.
 //
@@ -110,9 +113,15 @@ class GenerationManager {
 
   int queued() const EXCLUDES_LOCK(mutex_);
   int running() const EXCLUDES_LOCK(mutex_);
-  // Name of the job that each rank of a pipeline runs, in the order in which
-  // the ranks were added; empty for one that is idle.
-  std::vector<std::string> rank_jobs(const std::string& pipeline) const
+  // What a rank runs.
+  struct RankUse {
+    // The job's name; empty when the rank is idle.
+    std::string job;
+    // Of one pass, when nothing slows it; unset while unknown.
+    std::optional<absl::Duration> pass_time;
+  };
+  // In the order in which the ranks were added.
+  std::vector<RankUse> rank_uses(const std::string& pipeline) const
       EXCLUDES_LOCK(mutex_);
 
  private:
@@ -124,8 +133,8 @@ class GenerationManager {
     std::thread thread;
     // Takes a job as soon as there is one.
     bool idle = true;
-    // Name of the job that it runs.
-    std::string job;
+    // What it runs; null: nothing.
+    std::shared_ptr<Job> job;
     // Its group was lost: it takes no job and waits for remove_rank().
     bool lost = false;
     bool stopping = false;
@@ -135,10 +144,14 @@ class GenerationManager {
         : queue(max_jobs, max_bytes) {}
     JobQueue queue;
     std::vector<std::unique_ptr<Worker>> workers;
+    // GenerationWork::pass of the job that was started last.
+    double last_pass = 1;
   };
   struct RunningJob {
     std::shared_ptr<Job> job;
     absl::Duration started;
+    // Work of the largest pass that has run beside it, on another rank.
+    double largest_beside = 0;
   };
 
   absl::Status check_state(const v1::Pipeline& pipeline,
@@ -151,6 +164,17 @@ class GenerationManager {
 
   PipelineState& state_locked(const std::string& pipeline)
       REQUIRES_LOCK(mutex_);
+  // How often a job may be overtaken now; 0 where ranks pace themselves.
+  int max_overtaken_locked(const PipelineState& state) const
+      REQUIRES_LOCK(mutex_);
+  // The job that a rank which is free takes now; null: nothing waits.
+  std::shared_ptr<Job> take_locked(PipelineState& state) REQUIRES_LOCK(mutex_);
+  // The worker runs the job from now on.
+  void begin_locked(PipelineState& state, Worker& worker,
+                    std::shared_ptr<Job> job) REQUIRES_LOCK(mutex_);
+  // What a run that succeeded tells of the next ones.
+  void add_run_locked(const RunningJob& run, const Worker& worker,
+                      const v1::Timings& timings) REQUIRES_LOCK(mutex_);
   void finish_locked(Job& job, const absl::Status& status)
       REQUIRES_LOCK(mutex_);
   void fail_queue_locked(PipelineState& state, const absl::Status& error)

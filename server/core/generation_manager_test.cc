@@ -79,11 +79,47 @@ class GenerationManagerTest : public testing::Test {
     return manager_->submit(request, deadline);
   }
 
+  // A square picture.
+  std::shared_ptr<Job> submit_edge(int edge, int priority = 0) {
+    v1::GenerateRequest request = make_test_request();
+    request.set_priority(priority);
+    request.mutable_spec()->set_height(edge);
+    request.mutable_spec()->set_width(edge);
+    return *manager_->submit(request, absl::InfiniteDuration());
+  }
+
+  // Two ranks that make each pass together and run large pictures.
+  std::vector<std::shared_ptr<FakeRank>> start_busy_group() {
+    options_.max_queue_jobs = 100;
+    start();
+    const std::vector<std::shared_ptr<FakeRank>> ranks = {add_rank(),
+                                                          add_rank()};
+    for (const auto& rank : ranks) {
+      rank->set_makes_passes_with_others();
+      submit_edge(kLarge);
+    }
+    for (const auto& rank : ranks) rank->wait_for_run(1);
+    return ranks;
+  }
+
+  // Runs a picture of that edge on the only rank to its end, in that time.
+  void measure(FakeRank& rank, int edge, absl::Duration time) {
+    const size_t run = rank.runs() + 1;
+    const auto job = submit_edge(edge);
+    rank.wait_for_run(run);
+    clock_.advance(time);
+    rank.end_run(absl::OkStatus());
+    read_to_end(*job);
+  }
+
   // Moves the clock and does what the timer does then.
   void advance(absl::Duration duration) {
     clock_.advance(duration);
     manager_->expire();
   }
+
+  static constexpr int kSmall = 64;
+  static constexpr int kLarge = 256;
 
   SimulatedClock clock_;
   PipelineDirectory directory_;
@@ -163,8 +199,111 @@ TEST_F(GenerationManagerTest, FreeRanksTakeByPriorityAndArrival) {
   EXPECT_EQ(first->wait_for_run(2).job(), (*low)->name());
   second->end_run(absl::OkStatus());
   EXPECT_EQ(second->wait_for_run(3).job(), (*later)->name());
-  const std::vector<std::string> jobs = {(*low)->name(), (*later)->name()};
-  EXPECT_EQ(manager_->rank_jobs(kName), jobs);
+  const auto uses = manager_->rank_uses(kName);
+  ASSERT_EQ(uses.size(), 2u);
+  EXPECT_EQ(uses[0].job, (*low)->name());
+  EXPECT_EQ(uses[1].job, (*later)->name());
+}
+
+TEST_F(GenerationManagerTest, RanksOfOnePassTakeWhatIsLikeTheLastOne) {
+  const auto ranks = start_busy_group();
+  const auto small = submit_edge(kSmall);
+  const auto large = submit_edge(kLarge);
+  const auto small2 = submit_edge(kSmall);
+  ranks[0]->end_run(absl::OkStatus());
+  EXPECT_EQ(ranks[0]->wait_for_run(2).job(), large->name());
+  ranks[0]->end_run(absl::OkStatus());
+  EXPECT_EQ(ranks[0]->wait_for_run(3).job(), small->name());
+  // Now small ones, though a large one runs too.
+  submit_edge(kLarge);
+  ranks[0]->end_run(absl::OkStatus());
+  EXPECT_EQ(ranks[0]->wait_for_run(4).job(), small2->name());
+}
+
+TEST_F(GenerationManagerTest, LikenessNeverGoesBeforePriority) {
+  const auto ranks = start_busy_group();
+  const auto large = submit_edge(kLarge);
+  const auto small = submit_edge(kSmall, 1);
+  ranks[0]->end_run(absl::OkStatus());
+  EXPECT_EQ(ranks[0]->wait_for_run(2).job(), small->name());
+  ranks[0]->end_run(absl::OkStatus());
+  EXPECT_EQ(ranks[0]->wait_for_run(3).job(), large->name());
+}
+
+TEST_F(GenerationManagerTest, NobodyIsOvertakenForEver) {
+  const auto ranks = start_busy_group();
+  const auto small = submit_edge(kSmall);
+  for (int i = 0; i < 10; ++i) submit_edge(kLarge);
+  // Twice for each rank.
+  for (size_t run = 2; run <= 5; ++run) {
+    ranks[0]->end_run(absl::OkStatus());
+    EXPECT_EQ(ranks[0]->wait_for_run(run).spec().height(), kLarge);
+    EXPECT_EQ(small->state(), v1::Job::STATE_QUEUED);
+  }
+  ranks[0]->end_run(absl::OkStatus());
+  EXPECT_EQ(ranks[0]->wait_for_run(6).job(), small->name());
+}
+
+TEST_F(GenerationManagerTest, WhatStartsAloneIsTheFirst) {
+  const auto ranks = start_busy_group();
+  const auto small = submit_edge(kSmall);
+  const auto large = submit_edge(kLarge);
+  for (const auto& rank : ranks) {
+    rank->end_run(worker_lost(kName, "killed by signal 9"));
+  }
+  for (const auto& rank : ranks) manager_->remove_rank(kName, rank);
+  const auto next = add_rank();
+  next->set_makes_passes_with_others();
+  EXPECT_EQ(next->wait_for_run(1).job(), small->name());
+  next->end_run(absl::OkStatus());
+  EXPECT_EQ(next->wait_for_run(2).job(), large->name());
+}
+
+TEST_F(GenerationManagerTest, RanksThatPaceThemselvesGoByArrival) {
+  start();
+  const auto first = add_rank();
+  const auto second = add_rank();
+  submit_edge(kLarge);
+  submit_edge(kLarge);
+  first->wait_for_run(1);
+  second->wait_for_run(1);
+  const auto small = submit_edge(kSmall);
+  submit_edge(kLarge);
+  first->end_run(absl::OkStatus());
+  EXPECT_EQ(first->wait_for_run(2).job(), small->name());
+}
+
+TEST_F(GenerationManagerTest, TellsWhatAPassOfARunningJobTakes) {
+  start();
+  const auto rank = add_rank();
+  measure(*rank, kLarge, absl::Seconds(8));
+  EXPECT_FALSE(manager_->rank_uses(kName)[0].pass_time.has_value());
+  const auto same = submit_edge(kLarge);
+  rank->wait_for_run(2);
+  // Three seconds for twenty steps.
+  EXPECT_EQ(manager_->rank_uses(kName)[0].pass_time, absl::Milliseconds(150));
+  rank->end_run(absl::OkStatus());
+  read_to_end(*same);
+  submit_edge(kSmall);
+  rank->wait_for_run(3);
+  EXPECT_FALSE(manager_->rank_uses(kName)[0].pass_time.has_value());
+}
+
+TEST_F(GenerationManagerTest, WhatALargerPassHasSlowedTellsNothing) {
+  const auto ranks = start_busy_group();
+  const auto small = submit_edge(kSmall);
+  ranks[0]->end_run(absl::OkStatus());
+  ranks[0]->wait_for_run(2);
+  ranks[0]->end_run(absl::OkStatus());
+  read_to_end(*small);
+  submit_edge(kSmall);
+  ranks[0]->wait_for_run(3);
+  ranks[1]->end_run(absl::OkStatus());
+  submit_edge(kLarge);
+  ranks[1]->wait_for_run(2);
+  const auto uses = manager_->rank_uses(kName);
+  EXPECT_FALSE(uses[0].pass_time.has_value());
+  EXPECT_EQ(uses[1].pass_time, absl::Milliseconds(150));
 }
 
 TEST_F(GenerationManagerTest, ReportsOfAllRanksComeToOne) {
@@ -413,6 +552,83 @@ TEST_F(GenerationManagerTest, RefusesDeadlinesThatCannotBeMet) {
             "DEADLINE_UNREACHABLE");
   EXPECT_TRUE(submit(1, now + absl::Seconds(12)).ok());
   rank->set_automatic();
+}
+
+// Two ranks run large pictures, and small ones wait, whose least time is known
+// to be eight seconds too.
+class DeadlineOfTwoRanksTest : public GenerationManagerTest {
+ protected:
+  static constexpr absl::Duration kRun = absl::Seconds(8);
+
+  void start_busy(int waiting, bool together) {
+    options_.max_queue_jobs = 100;
+    start();
+    first_ = add_rank();
+    measure(*first_, kLarge, kRun);
+    measure(*first_, kSmall, kRun);
+    second_ = add_rank();
+    submit_edge(kLarge);
+    submit_edge(kLarge);
+    first_->wait_for_run(3);
+    second_->wait_for_run(1);
+    clock_.advance(kRun);
+    if (together) first_->set_makes_passes_with_others();
+    for (int i = 0; i < waiting; ++i) submit_edge(kSmall);
+  }
+
+  bool is_refused(absl::Duration time) {
+    v1::GenerateRequest request = make_test_request();
+    request.mutable_spec()->set_height(kLarge);
+    request.mutable_spec()->set_width(kLarge);
+    last_ = manager_->submit(request, clock_.monotonic() + time);
+    return reason_of(last_.status()) == "DEADLINE_UNREACHABLE";
+  }
+
+  std::shared_ptr<FakeRank> first_;
+  std::shared_ptr<FakeRank> second_;
+  // What was asked for last.
+  absl::StatusOr<std::shared_ptr<Job>> last_;
+};
+
+TEST_F(DeadlineOfTwoRanksTest, OfTheRanksThatAreFreeSoonOneMayBeLeft) {
+  start_busy(1, false);
+  EXPECT_TRUE(is_refused(kRun - absl::Nanoseconds(1)));
+  ASSERT_FALSE(is_refused(kRun));
+  // And so it comes.
+  first_->end_run(absl::OkStatus());
+  second_->end_run(absl::OkStatus());
+  first_->wait_for_run(4);
+  second_->wait_for_run(2);
+  clock_.advance(kRun - absl::Nanoseconds(1));
+  first_->end_run(absl::OkStatus());
+  second_->end_run(absl::OkStatus());
+  EXPECT_EQ(read_to_end(**last_).back().job().state(),
+            v1::Job::STATE_SUCCEEDED);
+}
+
+TEST_F(DeadlineOfTwoRanksTest, WhatWaitsOnAllRanksIsCounted) {
+  start_busy(3, false);
+  EXPECT_TRUE(is_refused(2 * kRun - absl::Nanoseconds(1)));
+  EXPECT_FALSE(is_refused(2 * kRun));
+}
+
+TEST_F(DeadlineOfTwoRanksTest, WhatMayBeOvertakenIsNot) {
+  start_busy(3, true);
+  EXPECT_TRUE(is_refused(kRun - absl::Nanoseconds(1)));
+  ASSERT_FALSE(is_refused(kRun));
+  // And so it comes.
+  const std::string name = (*last_)->name();
+  first_->end_run(absl::OkStatus());
+  EXPECT_EQ(first_->wait_for_run(4).job(), name);
+  // Those that have been overtaken as often as they may go first.
+  for (size_t run = 5; run < 8; ++run) {
+    submit_edge(kLarge);
+    clock_.advance(kRun - absl::Nanoseconds(1));
+    first_->end_run(absl::OkStatus());
+    first_->wait_for_run(run);
+  }
+  EXPECT_TRUE(is_refused(2 * kRun - absl::Seconds(1)));
+  EXPECT_FALSE(is_refused(2 * kRun));
 }
 
 TEST_F(GenerationManagerTest, ALostRankFailsItsJobAndTakesNoOther) {

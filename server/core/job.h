@@ -15,6 +15,7 @@
 #include "ferry/v1/job_event.pb.h"
 #include "platform/base/clock.h"
 #include "platform/base/mutex.h"
+#include "server/core/generation_work.h"
 
 namespace ferry {
 
@@ -51,6 +52,7 @@ class Job {
     // `pipelines/{pipeline}`.
     std::string pipeline;
     int priority = 0;
+    GenerationWork work;
     // Monotonic time (Clock::monotonic) at which it leaves the queue with
     // QUEUE_TIMEOUT; infinite when unset.
     absl::Duration queue_deadline = absl::InfiniteDuration();
@@ -80,6 +82,7 @@ class Job {
     return options_.effective_spec;
   }
   int priority() const { return options_.priority; }
+  const GenerationWork& work() const { return options_.work; }
   absl::Duration queue_deadline() const { return options_.queue_deadline; }
   absl::Duration deadline() const { return options_.deadline; }
   // Monotonic time of construction.
@@ -118,6 +121,7 @@ class Job {
   void add_output_chunk(v1::OutputChunk chunk) EXCLUDES_LOCK(mutex_);
   void set_summary(const v1::Timings& rank_timings, bool prompt_truncated)
       EXCLUDES_LOCK(mutex_);
+  // Jobs before it, by priority and arrival.
   void set_queue_position(int position) EXCLUDES_LOCK(mutex_);
 
   // Appends to `events` those after `*cursor` that are there, at most

@@ -40,6 +40,12 @@ class Rank {
   // Asks the running generation, if any, to end at its next step; its run()
   // returns CANCELLED then. Returns at once.
   virtual void cancel() = 0;
+
+  // Whether it makes each pass over the blocks together with the other ranks of
+  // its group, so that the slowest of them paces all (ARCHITECTURE.md, "Life of
+  // a pass"). Known from the group's first wave on, which the first pass of a
+  // generation, or of a warm-up, asks for; false before that.
+  virtual bool makes_passes_with_others() const = 0;
 };
 
 }  // namespace ferry

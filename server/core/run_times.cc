@@ -2,38 +2,56 @@
 
 #include <algorithm>
 
-#include "server/core/sampling_spec.h"
-
 namespace ferry {
 namespace {
 
 constexpr size_t kKeptSamples = 32;
 constexpr double kSimilar = 2;
 
-double work_of(const v1::GenerationSpec& spec) {
-  return static_cast<double>(count_steps(spec)) * spec.height() * spec.width() *
-         spec.num_images();
+bool is_similar(double one, double other) {
+  return one <= other * kSimilar && other <= one * kSimilar;
 }
 
 }  // namespace
 
-void RunTimes::add(const v1::GenerationSpec& spec, absl::Duration run) {
-  std::deque<Sample>& samples = samples_[spec.pipeline()];
-  samples.push_back({work_of(spec), run});
+void RunTimes::add(const std::string& pipeline, const GenerationWork& work,
+                   const Run& run) {
+  std::deque<Sample>& samples = samples_[pipeline];
+  samples.push_back({work, run});
   if (samples.size() > kKeptSamples) samples.pop_front();
 }
 
-std::optional<absl::Duration> RunTimes::estimate(
-    const v1::GenerationSpec& spec) const {
-  const auto it = samples_.find(spec.pipeline());
-  if (it == samples_.end()) return std::nullopt;
-  const double work = work_of(spec);
+const std::deque<RunTimes::Sample>& RunTimes::samples_of(
+    const std::string& pipeline) const {
+  static const auto& none = *new std::deque<Sample>;
+  const auto it = samples_.find(pipeline);
+  return it == samples_.end() ? none : it->second;
+}
+
+std::optional<absl::Duration> RunTimes::least(
+    const std::string& pipeline, const GenerationWork& work) const {
   std::optional<absl::Duration> result;
-  for (const Sample& sample : it->second) {
-    if (work > sample.work * kSimilar || sample.work > work * kSimilar) {
+  for (const Sample& sample : samples_of(pipeline)) {
+    if (sample.run.slowed || !is_similar(work.pass, sample.work.pass) ||
+        !is_similar(work.passes, sample.work.passes)) {
       continue;
     }
-    const absl::Duration scaled = sample.run * (work / sample.work);
+    const double passes =
+        std::min(1.0, static_cast<double>(work.passes) / sample.work.passes);
+    const double pass = std::min(1.0, work.pass / sample.work.pass);
+    const absl::Duration scaled = sample.run.total * (passes * pass * pass);
+    result = std::min(result.value_or(scaled), scaled);
+  }
+  return result;
+}
+
+std::optional<absl::Duration> RunTimes::pass_time(
+    const std::string& pipeline, const GenerationWork& work) const {
+  std::optional<absl::Duration> result;
+  for (const Sample& sample : samples_of(pipeline)) {
+    if (sample.run.slowed || !is_similar(work.pass, sample.work.pass)) continue;
+    const absl::Duration scaled = sample.run.denoise / sample.work.passes *
+                                  (work.pass / sample.work.pass);
     result = std::min(result.value_or(scaled), scaled);
   }
   return result;
@@ -41,11 +59,11 @@ std::optional<absl::Duration> RunTimes::estimate(
 
 std::optional<absl::Duration> RunTimes::mean(
     const std::string& pipeline) const {
-  const auto it = samples_.find(pipeline);
-  if (it == samples_.end()) return std::nullopt;
+  const std::deque<Sample>& samples = samples_of(pipeline);
+  if (samples.empty()) return std::nullopt;
   absl::Duration sum;
-  for (const Sample& sample : it->second) sum += sample.run;
-  return sum / static_cast<int64_t>(it->second.size());
+  for (const Sample& sample : samples) sum += sample.run.total;
+  return sum / static_cast<int64_t>(samples.size());
 }
 
 }  // namespace ferry

@@ -13,6 +13,7 @@
 #include "platform/base/status_macros.h"
 #include "server/core/errors.h"
 #include "server/core/known_fields.h"
+#include "server/core/proto_time.h"
 
 namespace ferry {
 namespace {
@@ -136,12 +137,17 @@ void PipelineServiceImpl::complete(v1::Pipeline* pipeline) const {
   if (pipeline->has_limits()) {
     *pipeline->mutable_limits() = manager_.limits_of(*pipeline);
   }
-  const std::vector<std::string> jobs = manager_.rank_jobs(pipeline->name());
+  const std::vector<GenerationManager::RankUse> uses =
+      manager_.rank_uses(pipeline->name());
   // Ranks are added to the manager in the order of their index.
   const size_t count =
-      std::min(jobs.size(), static_cast<size_t>(pipeline->ranks_size()));
+      std::min(uses.size(), static_cast<size_t>(pipeline->ranks_size()));
   for (size_t i = 0; i < count; ++i) {
-    pipeline->mutable_ranks(static_cast<int>(i))->set_job(jobs[i]);
+    v1::Rank& rank = *pipeline->mutable_ranks(static_cast<int>(i));
+    rank.set_job(uses[i].job);
+    if (uses[i].pass_time.has_value()) {
+      *rank.mutable_predicted_pass_time() = to_proto(*uses[i].pass_time);
+    }
   }
 }
 

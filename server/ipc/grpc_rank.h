@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -34,6 +35,10 @@ class GrpcRank final : public Rank {
 
   void cancel() override EXCLUDES_LOCK(mutex_);
 
+  bool makes_passes_with_others() const override { return with_others_; }
+  // A wave has begun on it: from now on it does.
+  void set_makes_passes_with_others() { with_others_ = true; }
+
   // What the rank did together with others of late. At any time, also while it
   // loads or runs. DEADLINE_EXCEEDED: it did not answer by then; UNAVAILABLE:
   // it is gone.
@@ -58,6 +63,7 @@ class GrpcRank final : public Rank {
 
   const std::string pipeline_;
   const std::unique_ptr<worker::v1::WorkerService::Stub> stub_;
+  std::atomic<bool> with_others_ = false;
 
   Mutex mutex_;
   // Signalled by set_lost().

@@ -67,7 +67,10 @@ void WorkerProcess::watch_waves(
   waves_->watch(std::move(callbacks));
 }
 
-void WorkerProcess::start_wave(int64_t wave) { waves_->start(wave); }
+void WorkerProcess::start_wave(int64_t wave) {
+  rank_->set_makes_passes_with_others();
+  waves_->start(wave);
+}
 
 void WorkerProcess::leave_waves() {
   if (waves_ != nullptr) waves_->stop();

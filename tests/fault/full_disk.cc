@@ -13,34 +13,12 @@
 #include "platform/base/status_macros.h"
 #include "platform/os/unique_fd.h"
 #include "tests/support/files.h"
+#include "tests/support/namespaces.h"
 
 namespace ferry {
 namespace {
 
 constexpr char kFiller[] = "/filler";
-
-bool write_map(const char* path, const std::string& text) {
-  const UniqueFd file(open(path, O_WRONLY | O_CLOEXEC));
-  return write(file.get(), text.data(), text.size()) ==
-         static_cast<ssize_t>(text.size());
-}
-
-// A mount namespace needs a right that only root has, or root of a user
-// namespace.
-absl::Status enter_mount_namespace() {
-  if (unshare(CLONE_NEWNS) == 0) return absl::OkStatus();
-  const uid_t user = geteuid();
-  const gid_t group = getegid();
-  if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) {
-    return absl::ErrnoToStatus(errno, "no mount namespace can be made");
-  }
-  if (!write_map("/proc/self/setgroups", "deny") ||
-      !write_map("/proc/self/uid_map", absl::StrCat("0 ", user, " 1")) ||
-      !write_map("/proc/self/gid_map", absl::StrCat("0 ", group, " 1"))) {
-    return absl::ErrnoToStatus(errno, "no user namespace can be set up");
-  }
-  return absl::OkStatus();
-}
 
 absl::Status fill(const std::string& directory) {
   const std::string path = directory + kFiller;
@@ -56,7 +34,7 @@ absl::Status fill(const std::string& directory) {
 
 absl::StatusOr<std::string> mount_full_disk() {
   const std::string directory = make_directory("full");
-  RETURN_IF_ERROR(enter_mount_namespace());
+  RETURN_IF_ERROR(enter_namespaces(CLONE_NEWNS));
   // What is mounted here must not show elsewhere.
   if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
       mount("tmpfs", directory.c_str(), "tmpfs", 0, "size=64k") != 0) {

@@ -195,6 +195,34 @@ TEST_F(RanksTest, ShareOneCopyOfTheWeights) {
   EXPECT_GT(report.total_h2d_bytes(), 0);
 }
 
+// The slowest rank paces all, so those who are alike run together.
+TEST_F(RanksTest, ThatGatherTakeWhatIsLikeTheLastOne) {
+  const std::string config = write_config(
+      "ranks: 2 offload { mode: \"layer\" components: \"dit\" layer_options { "
+      "component: \"dit\" weight_transfer: \"allgather\" } }");
+  Daemon& daemon =
+      start_ready({{}, {"--config=" + config, "--platform=simulated"}});
+  pictures(daemon, 1);
+  Calls running = run_endless(daemon, 2);
+  const v1::Pipeline pipeline = daemon.get_pipeline(kPipeline);
+  for (const v1::Rank& rank : pipeline.ranks()) {
+    // A picture of that size was made.
+    EXPECT_TRUE(rank.has_predicted_pass_time()) << rank.DebugString();
+  }
+  v1::GenerateRequest small_request = endless_request();
+  small_request.mutable_spec()->set_height(16);
+  small_request.mutable_spec()->set_width(16);
+  const auto small = call(daemon, small_request);
+  ASSERT_TRUE(small->wait_for_state(Job::STATE_QUEUED));
+  const auto alike = call(daemon, endless_request());
+  ASSERT_TRUE(alike->wait_for_state(Job::STATE_QUEUED));
+  running[0]->cancel();
+  ASSERT_TRUE(alike->wait_for_step(1));
+  EXPECT_EQ(state_of(daemon, *small), Job::STATE_QUEUED);
+  running[1]->cancel();
+  EXPECT_TRUE(small->wait_for_step(1));
+}
+
 // With the weights on a device that does not hold them, ranks measure how they
 // come to it fastest, agree, and say why.
 TEST_F(RanksTest, ChooseTogetherWhetherTheyGather) {

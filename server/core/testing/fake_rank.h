@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <string>
@@ -53,6 +54,10 @@ class FakeRank final : public Rank {
     if (running_ && !deaf_) cancelled_ = true;
     changed_.notify_all();
   }
+
+  bool makes_passes_with_others() const override { return with_others_; }
+  // From now on it does.
+  void set_makes_passes_with_others() { with_others_ = true; }
 
   // Makes the current or next run call `emit` on its thread.
   void emit(Emit emit) EXCLUDES_LOCK(mutex_) {
@@ -121,6 +126,7 @@ class FakeRank final : public Rank {
   std::vector<worker::v1::RunGenerationRequest> requests_ GUARDED_BY(mutex_);
   std::deque<Emit> emits_ GUARDED_BY(mutex_);
   std::deque<absl::Status> ends_ GUARDED_BY(mutex_);
+  std::atomic<bool> with_others_ = false;
   int cancels_ GUARDED_BY(mutex_) = 0;
   bool running_ GUARDED_BY(mutex_) = false;
   bool cancelled_ GUARDED_BY(mutex_) = false;
