@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "ferry/v1/pipeline_service.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "platform/base/clock.h"
@@ -139,6 +140,27 @@ TEST_F(ExternalRanksTest, ServeAsAllOthers) {
   EXPECT_THAT(events.steps, ElementsAre(1, 2, 3, 4));
   supervisor_->stop();
   EXPECT_EQ(external.process->wait_for(kGenerous), kConnectionEnded);
+}
+
+TEST_F(ExternalRanksTest, TellTheirFlightRecordsOnceTheyHaveCome) {
+  start_group(2, 1);
+  v1::GetFlightRecordsResponse response;
+  // Nothing tells when a group has begun to wait.
+  while (response.ranks().empty()) {
+    response = supervisor_->flight_records(kPipeline);
+  }
+  ASSERT_EQ(response.ranks_size(), 2);
+  for (const v1::RankFlightRecords& rank : response.ranks()) {
+    EXPECT_EQ(rank.error().message(), "is not connected yet");
+  }
+  const External external = start_worker(1);
+  log_.wait_for("READY 1");
+  response = supervisor_->flight_records(kPipeline);
+  ASSERT_EQ(response.ranks_size(), 2);
+  for (const v1::RankFlightRecords& rank : response.ranks()) {
+    EXPECT_FALSE(rank.has_error());
+    EXPECT_EQ(rank.groups_size(), 1);
+  }
 }
 
 TEST_F(ExternalRanksTest, TakePartInWaves) {
