@@ -20,7 +20,8 @@ absl::Status unknown_command(const CommandLine& line) {
   return absl::InvalidArgumentError(absl::StrCat(
       "no such command: '", absl::StrJoin(line.positional, " "),
       "'; there are: generate PROMPT -o FILE, health, jobs list, jobs get "
-      "NAME, jobs cancel NAME, pipelines list, pipelines get NAME"));
+      "NAME, jobs cancel NAME, pipelines list, pipelines get NAME, pipelines "
+      "flight-records NAME"));
 }
 
 }  // namespace
@@ -61,6 +62,8 @@ absl::StatusOr<Command> find_command(const CommandLine& line) {
     command.run = run_pipelines_list;
   } else if (verb == "pipelines get" && !name.empty()) {
     with_name(run_pipelines_get);
+  } else if (verb == "pipelines flight-records" && !name.empty()) {
+    with_name(run_pipelines_flight_records);
   } else {
     return unknown_command(line);
   }
@@ -78,6 +81,9 @@ const char* commands_help() {
   ferryctl jobs cancel NAME
   ferryctl pipelines list
   ferryctl pipelines get NAME
+  ferryctl pipelines flight-records NAME
+                                     what its ranks did together of late: where
+                                     a group waits that stands still
 
 Errors are printed as `CODE REASON: message`. Exit codes: 0 success, 1 wrong
 usage, 2 a file cannot be written or is broken, 3 not ready, 64 + n an error

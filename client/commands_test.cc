@@ -377,6 +377,24 @@ TEST_F(CommandsTest, PipelinesAreShown) {
   EXPECT_EQ(nlohmann::json::parse(out_.str())["limits"]["maxImages"], 4);
 }
 
+TEST_F(CommandsTest, FlightRecordsAreShown) {
+  v1::RankFlightRecords& rank = *server_.flight_records.add_ranks();
+  v1::GroupFlightRecords& votes = *rank.add_groups();
+  votes.set_group("votes");
+  votes.add_records()->set_kind("join");
+  EXPECT_EQ(run({"pipelines", "flight-records", "demo"}), kSuccess);
+  EXPECT_THAT(out_.str(), HasSubstr("0     votes  #0      join"));
+  out_.str("");
+  context_.json = true;
+  EXPECT_EQ(run({"pipelines", "flight-records", "demo"}), kSuccess);
+  EXPECT_EQ(nlohmann::json::parse(out_.str())["ranks"][0]["groups"][0]["group"],
+            "votes");
+  EXPECT_EQ(run({"pipelines", "flight-records", "none"}), kServerError + 5);
+  EXPECT_THAT(err_.str(), HasSubstr("NOT_FOUND PIPELINE_NOT_FOUND"));
+  EXPECT_THAT(error_of({"pipelines", "flight-records"}),
+              HasSubstr("pipelines flight-records NAME"));
+}
+
 TEST_F(CommandsTest, WrongUsageSaysWhatWouldBeRight) {
   EXPECT_THAT(error_of({}), HasSubstr("--help"));
   EXPECT_THAT(error_of({"draw"}), HasSubstr("generate PROMPT -o FILE"));

@@ -9,6 +9,7 @@
 
 #include "client/error_report.h"
 #include "client/exit_codes.h"
+#include "client/flight_records_text.h"
 #include "client/offload_text.h"
 #include "client/output_collector.h"
 #include "client/progress_display.h"
@@ -233,6 +234,40 @@ v1::OutputChunk last_chunk(int index, int64_t offset, const std::string& data,
       static_cast<int64_t>(whole.size()));
   result.mutable_final_info()->set_sha256(sha256_hex(whole));
   return result;
+}
+
+TEST(FlightRecordsTextTest, HasALineForEachOperationAndEachError) {
+  v1::GetFlightRecordsResponse response;
+  v1::RankFlightRecords& first = *response.add_ranks();
+  v1::GroupFlightRecords& weights = *first.add_groups();
+  weights.set_group("weights");
+  v1::FlightRecord& ended = *weights.add_records();
+  ended.set_number(41);
+  ended.set_kind("all_gather");
+  ended.set_bytes(1048576);
+  ended.set_state(v1::FlightRecord::STATE_ENDED);
+  ended.mutable_age()->set_nanos(32'200'000);
+  ended.mutable_waited()->set_nanos(11'000);
+  ended.mutable_took()->set_nanos(1'204'999);
+  v1::FlightRecord& waits = *weights.add_records();
+  waits.set_number(42);
+  waits.set_kind("all_gather");
+  waits.set_state(v1::FlightRecord::STATE_ENQUEUED);
+  waits.mutable_age()->set_seconds(30);
+  v1::RankFlightRecords& second = *response.add_ranks();
+  second.set_index(1);
+  second.mutable_error()->set_code(
+      static_cast<int>(grpc::StatusCode::DEADLINE_EXCEEDED));
+  second.mutable_error()->set_message("did not answer within 1s\x1b[2J");
+  EXPECT_EQ(flight_records_text(response),
+            "RANK  GROUP    NUMBER  OPERATION   BYTES    STATE     AGE     "
+            "WAITED  TOOK\n"
+            "0     weights  #41     all_gather  1048576  ended     32.2ms  "
+            "11us    1.204ms\n"
+            "0     weights  #42     all_gather  0        enqueued  30s     "
+            "-       -\n"
+            "rank 1: DEADLINE_EXCEEDED: did not answer within "
+            "1s\\u001b[2J\n");
 }
 
 TEST(OutputCollectorTest, PutsChunksTogether) {

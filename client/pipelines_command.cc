@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "client/error_report.h"
 #include "client/exit_codes.h"
+#include "client/flight_records_text.h"
 #include "client/json_output.h"
 #include "client/offload_text.h"
 #include "client/text_format.h"
@@ -118,6 +119,24 @@ int run_pipelines_get(const CommandContext& context, const std::string& name) {
     print_json(response.pipeline(), context.out);
   } else {
     print_pipeline(response.pipeline(), context.out);
+  }
+  return kSuccess;
+}
+
+int run_pipelines_flight_records(const CommandContext& context,
+                                 const std::string& name) {
+  const auto stub = v1::PipelineService::NewStub(context.channel);
+  grpc::ClientContext call;
+  set_deadline(context, &call);
+  v1::GetFlightRecordsRequest request;
+  request.set_name(resource_name("pipelines", name));
+  v1::GetFlightRecordsResponse response;
+  const grpc::Status status = stub->GetFlightRecords(&call, request, &response);
+  if (!status.ok()) return report_error(status, context.err);
+  if (context.json) {
+    print_json(response, context.out);
+  } else {
+    *context.out << flight_records_text(response);
   }
   return kSuccess;
 }

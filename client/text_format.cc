@@ -25,6 +25,10 @@ std::string state_name(v1::Pipeline::State state) {
   return without_prefix(v1::Pipeline::State_Name(state), "STATE_");
 }
 
+std::string state_name(v1::FlightRecord::State state) {
+  return without_prefix(v1::FlightRecord::State_Name(state), "STATE_");
+}
+
 std::string stage_name(v1::Progress::Stage stage) {
   return without_prefix(v1::Progress::Stage_Name(stage), "STAGE_");
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "ferry/v1/flight_records.pb.h"
 #include "ferry/v1/job.pb.h"
 #include "ferry/v1/pipeline.pb.h"
 
@@ -18,6 +19,7 @@ namespace ferry {
 // `succeeded` of STATE_SUCCEEDED.
 std::string state_name(v1::Job::State state);
 std::string state_name(v1::Pipeline::State state);
+std::string state_name(v1::FlightRecord::State state);
 // `denoise` of STAGE_DENOISE.
 std::string stage_name(v1::Progress::Stage stage);
 

@@ -74,6 +74,8 @@ class FakeFerryd final : public v1::GenerationService::Service {
   // What lists tell, one a page.
   std::vector<v1::Job> jobs;
   std::vector<v1::Pipeline> pipelines;
+  // Of pipelines/demo.
+  v1::GetFlightRecordsResponse flight_records;
 
   // What Generate was asked.
   v1::GenerateRequest request() const EXCLUDES_LOCK(mutex_) {
@@ -185,6 +187,18 @@ class FakeFerryd final : public v1::GenerationService::Service {
           *response->mutable_pipeline() = one;
         }
       }
+      return grpc::Status::OK;
+    }
+
+    grpc::Status GetFlightRecords(
+        grpc::ServerContext*, const v1::GetFlightRecordsRequest* request,
+        v1::GetFlightRecordsResponse* response) override {
+      MutexLock lock(&ferryd_->mutex_);
+      if (request->name() != "pipelines/demo") {
+        return fake_error(grpc::StatusCode::NOT_FOUND, "PIPELINE_NOT_FOUND",
+                          "no pipeline is named " + request->name());
+      }
+      *response = ferryd_->flight_records;
       return grpc::Status::OK;
     }
 

@@ -57,10 +57,10 @@ ExitCode Daemon::run() {
 }
 
 absl::Status Daemon::start() {
-  ASSIGN_OR_RETURN(
-      server_,
-      FrontendServer::start(*parts_.config, {parts_.manager, parts_.directory,
-                                             parts_.board, parts_.clock}));
+  ASSIGN_OR_RETURN(server_, FrontendServer::start(
+                                *parts_.config,
+                                {parts_.manager, parts_.directory, parts_.board,
+                                 parts_.clock, parts_.flight_records}));
   parts_.reporter->set_listening();
   if (!parts_.config->address_file.empty()) {
     RETURN_IF_ERROR(

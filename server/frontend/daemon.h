@@ -14,6 +14,7 @@
 #include "server/frontend/frontend_server.h"
 #include "server/frontend/health_board.h"
 #include "server/frontend/health_reporter.h"
+#include "server/frontend/pipeline_service.h"
 
 namespace ferry {
 
@@ -53,6 +54,8 @@ class Daemon {
     const Clock* clock;
     // Where external workers connect; empty: nowhere.
     std::string worker_address = {};
+    // What their ranks did together.
+    FlightRecordsOf flight_records = {};
     // Starts the worker groups; returns at once.
     std::function<void()> start_workers;
     // Ends them; blocks until no worker is left.

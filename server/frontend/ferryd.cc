@@ -108,6 +108,9 @@ ExitCode run_ferryd(const DaemonConfig& config, EndRequests* end) {
   parts.end = end;
   parts.clock = &clock;
   if (*gate != nullptr) parts.worker_address = (*gate)->address();
+  parts.flight_records = [&supervisor](const std::string& pipeline) {
+    return supervisor.flight_records(pipeline);
+  };
   parts.start_workers = [&supervisor] { supervisor.start(); };
   parts.stop_workers = [&supervisor] { supervisor.stop(); };
   parts.arm_hard_exit = [&] {

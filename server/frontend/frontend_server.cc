@@ -23,6 +23,7 @@ namespace {
 constexpr int kUnaryPlaces = 32;
 constexpr int kMaxWatchers = 16;
 constexpr int kMaxReflectionStreams = 16;
+constexpr int kMaxFlightCalls = 4;
 // Threads with which gRPC waits for calls.
 constexpr int kPollers = 4;
 constexpr int kHealthUnaryPlaces = 16;
@@ -113,11 +114,12 @@ FrontendServer::FrontendServer(const DaemonConfig& config,
       reflection_streams_(kMaxReflectionStreams),
       api_watchers_(kMaxWatchers),
       health_watchers_(kMaxWatchers),
+      flight_calls_(kMaxFlightCalls),
       watchdog_(config.slow_reader_timeout, *dependencies.clock),
       generation_service_(dependencies.manager, &calls_, &generate_streams_,
                           &watchdog_, *dependencies.clock),
       pipeline_service_(*dependencies.directory, *dependencies.manager,
-                        &calls_),
+                        dependencies.flight_records, &calls_, &flight_calls_),
       reflection_service_(service_names(), &calls_, &reflection_streams_),
       api_health_(*dependencies.board, &calls_, &api_watchers_),
       own_health_(*dependencies.board, &calls_, &health_watchers_) {}
@@ -127,7 +129,8 @@ FrontendServer::~FrontendServer() { shutdown(absl::ZeroDuration()); }
 absl::Status FrontendServer::start_api(const DaemonConfig& config) {
   grpc::ServerBuilder builder;
   const int max_threads = std::max(config.max_inflight, kUnaryPlaces + 1) +
-                          kMaxWatchers + kMaxReflectionStreams + kPollers;
+                          kMaxWatchers + kMaxReflectionStreams +
+                          kMaxFlightCalls + kPollers;
   configure(config, max_threads, &builder);
   builder.RegisterService(&generation_service_);
   builder.RegisterService(&pipeline_service_);

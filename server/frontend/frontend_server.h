@@ -27,8 +27,9 @@ namespace ferry {
 // `grpc_address`, and health alone on `health_address` where one is set.
 //
 // Threads of a server are bounded, one a call. Generate streams, health
-// watchers and reflection streams have limits of their own below that bound, so
-// that unary calls always find a thread.
+// watchers, reflection streams and calls that ask ranks have limits of their
+// own below that bound, so that calls which answer at once always find a
+// thread.
 //
 // Ownership: owns services and servers; what start() is given must outlive it.
 // Threads: not thread-safe; the services run on gRPC's threads.
@@ -39,6 +40,7 @@ class FrontendServer {
     const PipelineDirectory* directory;
     const HealthBoard* board;
     const Clock* clock;
+    FlightRecordsOf flight_records = {};
   };
 
   // Builds the servers and listens. UNAVAILABLE names the address and why it
@@ -76,6 +78,7 @@ class FrontendServer {
   StreamLimiter reflection_streams_;
   StreamLimiter api_watchers_;
   StreamLimiter health_watchers_;
+  StreamLimiter flight_calls_;
   WriteWatchdog watchdog_;
   GenerationServiceImpl generation_service_;
   PipelineServiceImpl pipeline_service_;

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,7 +16,9 @@
 #include "ferry/v1/generation_service.grpc.pb.h"
 #include "ferry/v1/pipeline_service.grpc.pb.h"
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "platform/base/mutex.h"
 #include "server/core/errors.h"
+#include "server/frontend/pipeline_service.h"
 #include "server/frontend/testing/test_frontend.h"
 
 namespace ferry {
@@ -57,8 +60,10 @@ class FrontendServerTest : public ::testing::Test {
  protected:
   void start() {
     auto server = FrontendServer::start(
-        parts_.config,
-        {&parts_.manager, &parts_.directory, &parts_.board, &parts_.clock});
+        parts_.config, {&parts_.manager, &parts_.directory, &parts_.board,
+                        &parts_.clock, [this](const std::string& pipeline) {
+                          return flight_records_(pipeline);
+                        }});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     parts_.reporter.set_listening();
@@ -71,6 +76,15 @@ class FrontendServerTest : public ::testing::Test {
     parts_.rank->set_automatic();
     parts_.manager.cancel_all(job_cancelled());
     server_.reset();
+  }
+
+  grpc::Status get_flight_records(const std::string& name,
+                                  v1::GetFlightRecordsResponse* response) {
+    grpc::ClientContext context;
+    v1::GetFlightRecordsRequest request;
+    request.set_name(name);
+    return v1::PipelineService::NewStub(channel_)->GetFlightRecords(
+        &context, request, response);
   }
 
   v1::Job get_job(const std::string& name) {
@@ -101,6 +115,10 @@ class FrontendServerTest : public ::testing::Test {
     });
   }
 
+  // What the supervisor says.
+  FlightRecordsOf flight_records_ = [](const std::string&) {
+    return v1::GetFlightRecordsResponse();
+  };
   TestFrontend parts_;
   std::unique_ptr<FrontendServer> server_;
   std::shared_ptr<grpc::Channel> channel_;
@@ -380,6 +398,72 @@ TEST_F(FrontendServerTest, ListPipelinesGoesPageByPage) {
   request.set_page_size(-1);
   EXPECT_EQ(reason_of(pipelines->ListPipelines(&negative, request, &response)),
             "INVALID_FIELD");
+}
+
+TEST_F(FrontendServerTest, FlightRecordsAreTheSupervisors) {
+  flight_records_ = [](const std::string& pipeline) {
+    EXPECT_EQ(pipeline, kTestPipeline);
+    v1::GetFlightRecordsResponse response;
+    response.set_generation(7);
+    response.add_ranks()->add_groups()->set_group("votes");
+    response.add_ranks()->mutable_error()->set_message("is gone");
+    return response;
+  };
+  start();
+  v1::GetFlightRecordsResponse response;
+  ASSERT_TRUE(get_flight_records(kTestPipeline, &response).ok());
+  EXPECT_EQ(response.generation(), 7);
+  ASSERT_THAT(response.ranks(), SizeIs(2));
+  EXPECT_EQ(response.ranks(0).groups(0).group(), "votes");
+  EXPECT_EQ(response.ranks(1).error().message(), "is gone");
+}
+
+TEST_F(FrontendServerTest, FlightRecordsNeedAPipelineAndNoGroup) {
+  start();
+  parts_.directory.update(kTestPipeline, [](v1::Pipeline& pipeline) {
+    pipeline.set_generation(3);
+  });
+  v1::GetFlightRecordsResponse response;
+  EXPECT_TRUE(get_flight_records(kTestPipeline, &response).ok());
+  EXPECT_EQ(response.generation(), 3);
+  EXPECT_THAT(response.ranks(), SizeIs(0));
+  EXPECT_EQ(reason_of(get_flight_records("pipelines/none", &response)),
+            "PIPELINE_NOT_FOUND");
+  EXPECT_EQ(reason_of(get_flight_records("test", &response)), "INVALID_FIELD");
+}
+
+TEST_F(FrontendServerTest, RanksThatDoNotAnswerHoldFewPlaces) {
+  constexpr int kCalls = 6;
+  Mutex mutex;
+  CondVar changed;
+  bool answers = false;
+  flight_records_ = [&](const std::string&) {
+    MutexLock lock(&mutex);
+    while (!answers) changed.wait(&mutex);
+    return v1::GetFlightRecordsResponse();
+  };
+  start();
+  int refused = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kCalls; ++i) {
+    threads.emplace_back([&] {
+      v1::GetFlightRecordsResponse response;
+      const grpc::Status status = get_flight_records(kTestPipeline, &response);
+      if (status.ok()) return;
+      EXPECT_EQ(reason_of(status), "TOO_MANY_STREAMS");
+      MutexLock lock(&mutex);
+      ++refused;
+      changed.notify_all();
+    });
+  }
+  {
+    MutexLock lock(&mutex);
+    while (refused < 2) changed.wait(&mutex);
+    answers = true;
+    changed.notify_all();
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(refused, 2);
 }
 
 TEST_F(FrontendServerTest, CallsToComeSayThatTheyAreNotSupported) {

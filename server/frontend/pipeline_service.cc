@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "platform/base/status_macros.h"
 #include "server/core/errors.h"
 #include "server/core/known_fields.h"
@@ -20,6 +21,8 @@ namespace {
 constexpr int kDefaultPageSize = 50;
 constexpr int kMaxPageSize = 1000;
 constexpr size_t kMaxPageBytes = 512 << 10;
+// Longer than a rank that does not answer holds a place.
+constexpr absl::Duration kRetryFlight = absl::Seconds(2);
 
 // The page's token is the name of the last pipeline of the page before.
 absl::Status list_page(const v1::ListPipelinesRequest& request,
@@ -75,13 +78,8 @@ grpc::Status PipelineServiceImpl::GetPipeline(
     v1::GetPipelineResponse* response) {
   const auto handler = [&](CallNotes& notes) -> absl::Status {
     RETURN_IF_ERROR(check_known_fields(*request));
-    if (!absl::StartsWith(request->name(), "pipelines/")) {
-      return invalid_field("name", "must be pipelines/{pipeline}");
-    }
-    std::optional<v1::Pipeline> pipeline = directory_.find(request->name());
-    if (!pipeline.has_value()) return pipeline_not_found(request->name());
+    ASSIGN_OR_RETURN(*response->mutable_pipeline(), find(request->name()));
     notes.pipeline = request->name();
-    *response->mutable_pipeline() = *std::move(pipeline);
     complete(response->mutable_pipeline());
     return absl::OkStatus();
   };
@@ -103,6 +101,35 @@ grpc::Status PipelineServiceImpl::UnloadPipeline(
       "ferry.v1.PipelineService/UnloadPipeline";
   return calls_->run(kMethod, *context,
                      [&](CallNotes&) { return method_not_supported(kMethod); });
+}
+
+grpc::Status PipelineServiceImpl::GetFlightRecords(
+    grpc::ServerContext* context, const v1::GetFlightRecordsRequest* request,
+    v1::GetFlightRecordsResponse* response) {
+  const auto handler = [&](CallNotes& notes) -> absl::Status {
+    RETURN_IF_ERROR(check_known_fields(*request));
+    ASSIGN_OR_RETURN(const v1::Pipeline pipeline, find(request->name()));
+    notes.pipeline = request->name();
+    const StreamLimiter::Ticket ticket = flight_calls_->enter();
+    if (!ticket) return too_many_streams(flight_calls_->limit(), kRetryFlight);
+    *response = flight_records_(request->name());
+    if (response->generation() == 0) {
+      response->set_generation(pipeline.generation());
+    }
+    return absl::OkStatus();
+  };
+  return calls_->run("ferry.v1.PipelineService/GetFlightRecords", *context,
+                     handler);
+}
+
+absl::StatusOr<v1::Pipeline> PipelineServiceImpl::find(
+    const std::string& name) const {
+  if (!absl::StartsWith(name, "pipelines/")) {
+    return invalid_field("name", "must be pipelines/{pipeline}");
+  }
+  std::optional<v1::Pipeline> pipeline = directory_.find(name);
+  if (!pipeline.has_value()) return pipeline_not_found(name);
+  return *std::move(pipeline);
 }
 
 void PipelineServiceImpl::complete(v1::Pipeline* pipeline) const {

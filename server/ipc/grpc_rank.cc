@@ -1,6 +1,5 @@
 #include "server/ipc/grpc_rank.h"
 
-#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -69,6 +68,16 @@ absl::StatusOr<GenerationSummary> GrpcRank::run(
 void GrpcRank::cancel() {
   MutexLock lock(&mutex_);
   if (phase_ == Phase::kGenerating) context_->TryCancel();
+}
+
+absl::StatusOr<worker::v1::GetFlightRecordsResponse> GrpcRank::flight_records(
+    std::chrono::system_clock::time_point deadline) {
+  grpc::ClientContext context;
+  context.set_deadline(deadline);
+  worker::v1::GetFlightRecordsResponse response;
+  const grpc::Status status = stub_->GetFlightRecords(&context, {}, &response);
+  if (!status.ok()) return from_grpc_status(status);
+  return response;
 }
 
 void GrpcRank::set_lost(const absl::Status& error) {

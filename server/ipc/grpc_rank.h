@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -37,6 +38,12 @@ class GrpcRank final : public Rank {
   bool makes_passes_with_others() const override { return with_others_; }
   // A wave has begun on it: from now on it does.
   void set_makes_passes_with_others() { with_others_ = true; }
+
+  // What the rank did together with others of late. At any time, also while it
+  // loads or runs. DEADLINE_EXCEEDED: it did not answer by then; UNAVAILABLE:
+  // it is gone.
+  absl::StatusOr<worker::v1::GetFlightRecordsResponse> flight_records(
+      std::chrono::system_clock::time_point deadline);
 
   // The process or its group is lost; `error` is what run() returns from now
   // on, also one that is in progress, which ends at once. The first call

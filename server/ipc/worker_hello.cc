@@ -17,6 +17,7 @@ namespace {
 
 constexpr char kGreeting[] = "ferry-worker";
 constexpr char kAccepted[] = "accepted";
+constexpr char kWait[] = "wait ";
 constexpr char kRefused[] = "refused ";
 constexpr int kMostOfAnything = 1 << 20;
 
@@ -107,7 +108,11 @@ absl::StatusOr<WorkerHello> parse_hello(absl::string_view line) {
 
 std::string format_answer(const absl::Status& status) {
   if (status.ok()) return absl::StrCat(kAccepted, "\n");
-  std::string line = absl::StrCat(kRefused, status.message());
+  const bool may_pass = absl::IsAlreadyExists(status) ||
+                        absl::IsResourceExhausted(status) ||
+                        absl::IsUnavailable(status);
+  std::string line =
+      absl::StrCat(may_pass ? kWait : kRefused, status.message());
   for (char& c : line) {
     if (absl::ascii_iscntrl(c)) c = ' ';
   }
@@ -117,6 +122,7 @@ std::string format_answer(const absl::Status& status) {
 
 absl::Status parse_answer(absl::string_view line) {
   if (line == kAccepted) return absl::OkStatus();
+  if (absl::ConsumePrefix(&line, kWait)) return absl::UnavailableError(line);
   if (absl::ConsumePrefix(&line, kRefused)) {
     return absl::PermissionDeniedError(line);
   }

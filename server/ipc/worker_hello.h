@@ -17,6 +17,7 @@ namespace ferry {
 //
 //   worker → ferryd  ferry-worker 0.1.0 token=… pipeline=pipelines/demo rank=1…
 //   ferryd → worker  accepted
+//               or   wait WHY: another try may end otherwise
 //               or   refused WHY
 //
 // Versions must be equal, since that protocol changes with ferryd.
@@ -48,9 +49,11 @@ std::string format_hello(const WorkerHello& hello);
 // nothing of what the line holds but its version.
 absl::StatusOr<WorkerHello> parse_hello(absl::string_view line);
 
-// The answer, with the line's end: accepted, or why not.
+// The answer, with the line's end: accepted, or why not. ALREADY_EXISTS,
+// RESOURCE_EXHAUSTED and UNAVAILABLE are what may pass.
 std::string format_answer(const absl::Status& status);
-// OK; PERMISSION_DENIED, why not; INVALID_ARGUMENT, the line is no answer.
+// OK; UNAVAILABLE, why not yet; PERMISSION_DENIED, why not; INVALID_ARGUMENT,
+// the line is no answer.
 absl::Status parse_answer(absl::string_view line);
 
 }  // namespace ferry

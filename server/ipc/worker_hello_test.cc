@@ -87,6 +87,10 @@ TEST(WorkerHelloTest, TheAnswerIsOneLine) {
   const absl::Status status = parse_answer(absl::StripSuffix(refusal, "\n"));
   EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(status.message(), "rank: must be 1");
+  const std::string taken = format_answer(absl::AlreadyExistsError("taken"));
+  EXPECT_EQ(taken, "wait taken\n");
+  EXPECT_EQ(parse_answer(absl::StripSuffix(taken, "\n")),
+            absl::UnavailableError("taken"));
   EXPECT_LE(format_answer(absl::InternalError(std::string(100000, 'x'))).size(),
             kMaxHelloBytes + 1);
   for (const char* line : {"", "HTTP/1.1 400 Bad Request", "accepted!"}) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "ferry/v1/pipeline_service.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "platform/base/clock.h"
@@ -141,6 +142,27 @@ TEST_F(ExternalRanksTest, ServeAsAllOthers) {
   EXPECT_EQ(external.process->wait_for(kGenerous), kConnectionEnded);
 }
 
+TEST_F(ExternalRanksTest, TellTheirFlightRecordsOnceTheyHaveCome) {
+  start_group(2, 1);
+  v1::GetFlightRecordsResponse response;
+  // Nothing tells when a group has begun to wait.
+  while (response.ranks().empty()) {
+    response = supervisor_->flight_records(kPipeline);
+  }
+  ASSERT_EQ(response.ranks_size(), 2);
+  for (const v1::RankFlightRecords& rank : response.ranks()) {
+    EXPECT_EQ(rank.error().message(), "is not connected yet");
+  }
+  const External external = start_worker(1);
+  log_.wait_for("READY 1");
+  response = supervisor_->flight_records(kPipeline);
+  ASSERT_EQ(response.ranks_size(), 2);
+  for (const v1::RankFlightRecords& rank : response.ranks()) {
+    EXPECT_FALSE(rank.has_error());
+    EXPECT_EQ(rank.groups_size(), 1);
+  }
+}
+
 TEST_F(ExternalRanksTest, TakePartInWaves) {
   start_group(3, 2, "waves=50");
   const std::vector<std::string> flags = {absl::StrCat("--token=", kToken),
@@ -218,13 +240,26 @@ TEST_F(ExternalRanksTest, ARefusedWorkerChangesNothing) {
               HasSubstr("world_size: must be 2, got 3; rank: must be 1 to 1"));
   const External right = start_worker(1);
   log_.wait_for("READY 1");
-  External second = start_worker(1);
+  External second = start_worker(
+      1, 2, {absl::StrCat("--token=", kToken), "--join_timeout=10ms"});
   EXPECT_EQ(second.process->wait_for(kGenerous),
             ExitStatus::exited(kWorkerNotLetIn));
   EXPECT_THAT(second.output(), HasSubstr("is taken by the worker at"));
   CollectedEvents events;
   EXPECT_TRUE(log_.rank()->run(request(), events).ok());
   EXPECT_EQ(pipeline().generation(), 1);
+}
+
+// As when its host has fallen silent, and is replaced before ferryd knows.
+TEST_F(ExternalRanksTest, OneWhosePlaceIsTakenWaitsForIt) {
+  start_group(2, 1);
+  const External first = start_worker(1);
+  log_.wait_for("READY 1");
+  const External second = start_worker(1);
+  EXPECT_EQ(second.process->wait_for(absl::Milliseconds(50)), std::nullopt);
+  first.process->send_signal(SIGKILL);
+  log_.wait_for("READY 2");
+  EXPECT_EQ(pipeline().ranks(1).pid(), second.process->pid());
 }
 
 TEST_F(ExternalRanksTest, MayComeBeforeFerrydListens) {

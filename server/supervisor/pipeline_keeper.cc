@@ -52,6 +52,11 @@ void PipelineKeeper::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
+GroupConnections PipelineKeeper::connections() const {
+  MutexLock lock(&mutex_);
+  return group_ == nullptr ? GroupConnections() : group_->connections();
+}
+
 void PipelineKeeper::run() {
   absl::BitGen random;
   RestartPolicy policy(options_.restart,

@@ -12,6 +12,7 @@
 #include "platform/base/mutex.h"
 #include "platform/os/process_spawner.h"
 #include "server/core/pipeline_directory.h"
+#include "server/supervisor/ask_flight_records.h"
 #include "server/supervisor/log_drain.h"
 #include "server/supervisor/rank_pool.h"
 #include "server/supervisor/restart_policy.h"
@@ -34,8 +35,8 @@ namespace ferry {
 // with WORKER_LOST, a rank leaves the pool, or a process is ended.
 //
 // Ownership: what it is given must outlive it.
-// Threads: has one, which runs all of the above and the callbacks; stop() is
-//   thread-safe. The callbacks must not call stop().
+// Threads: has one, which runs all of the above and the callbacks; the methods
+//   are thread-safe. The callbacks must not call stop().
 // Errors: end in the directory (Pipeline.error), the log and the callbacks.
 class PipelineKeeper {
  public:
@@ -62,14 +63,17 @@ class PipelineKeeper {
   // stop_grace.
   void stop() EXCLUDES_LOCK(mutex_);
 
+  const std::string& name() const { return name_; }
+  // To the ranks of the group that there is now, or none.
+  GroupConnections connections() const EXCLUDES_LOCK(mutex_);
+
  private:
   void run() EXCLUDES_LOCK(mutex_);
   // Runs one generation from start to end. Returns how it was lost, CANCELLED
   // when it was asked to stop. Sets `reported` for a load error of a worker.
   absl::Status run_group(WorkerGroup& group, bool& reported);
   void serve(WorkerGroup& group);
-  // Makes `group` the one that request_stop() reaches. False: stop was
-  // requested.
+  // Makes `group` the one that others reach. False: stop was requested.
   bool enter(WorkerGroup* group) EXCLUDES_LOCK(mutex_);
   // Blocks for `delay`. False: stop was requested.
   bool wait(absl::Duration delay) EXCLUDES_LOCK(mutex_);
@@ -87,7 +91,7 @@ class PipelineKeeper {
   RankPool& pool_;
   const Clock& clock_;
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar stop_changed_;
   bool stop_requested_ GUARDED_BY(mutex_) = false;
   WorkerGroup* group_ GUARDED_BY(mutex_) = nullptr;

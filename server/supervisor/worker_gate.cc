@@ -184,7 +184,7 @@ void WorkerGate::accept_some() {
     }
     if (strangers_.size() >= kMaxStrangers) {
       refuse(strangers_.front(),
-             absl::InvalidArgumentError("too many others connect at a time"));
+             absl::ResourceExhaustedError("too many others connect at a time"));
       strangers_.erase(strangers_.begin());
     }
     const absl::StatusOr<HostPort> peer = peer_address(*socket);

@@ -164,7 +164,7 @@ TEST_F(WorkerGateTest, ForgetsThoseWhoAreGone) {
 TEST_F(WorkerGateTest, ARankHasRoomForOne) {
   UniqueFd first = come_in(1);
   const std::string taken = absl::StrCat(
-      "refused rank: 1 is taken by the worker at ",
+      "wait rank: 1 is taken by the worker at ",
       local_address(first)->to_string(), ", process 4711 of elsewhere\n");
   EXPECT_EQ(answer_to(hello_of(1)), taken);
   const UniqueFd second = come_in(2);
@@ -250,7 +250,7 @@ TEST_F(WorkerGateTest, AClosedPipelineTakesNobody) {
   taker.join();
   EXPECT_TRUE(absl::IsCancelled(workers.status()));
   EXPECT_TRUE(wait_for_end_of(first, kGenerous));
-  EXPECT_EQ(answer_to(hello_of(2)), "refused ferryd ends\n");
+  EXPECT_EQ(answer_to(hello_of(2)), "wait ferryd ends\n");
 }
 
 TEST_F(WorkerGateTest, ItsEndIsTheEndOfThoseWhoWait) {

@@ -42,7 +42,10 @@ WorkerGroup::WorkerGroup(const WorkerSettings& settings, int64_t generation,
       waves_([this](int64_t wave) {
         for (const auto& process : processes_) process->start_wave(wave);
       }),
-      loaded_(static_cast<size_t>(settings.ranks)) {}
+      connections_{generation, {}},
+      loaded_(static_cast<size_t>(settings.ranks)) {
+  connections_.ranks.resize(static_cast<size_t>(settings.ranks));
+}
 
 WorkerGroup::~WorkerGroup() { end(); }
 
@@ -117,6 +120,8 @@ void WorkerGroup::add_process(std::unique_ptr<WorkerLink> link,
       settings_, WorkerProcess::Position{rank, generation_}, std::move(link),
       std::move(socket),
       [this, rank](const std::string& why) { on_lost(rank, why); }));
+  MutexLock lock(&mutex_);
+  connections_.ranks[static_cast<size_t>(rank)] = processes_.back()->rank();
 }
 
 void WorkerGroup::join_waves() {
@@ -276,6 +281,11 @@ void WorkerGroup::end() {
   for (const auto& process : processes_) process->leave_waves();
   MutexLock lock(&mutex_);
   if (!failed) set_state_locked(WorkerState::kStopped);
+}
+
+GroupConnections WorkerGroup::connections() const {
+  MutexLock lock(&mutex_);
+  return connections_;
 }
 
 std::vector<std::string> WorkerGroup::last_lines() {

@@ -14,6 +14,7 @@
 #include "platform/os/process_spawner.h"
 #include "platform/os/unique_fd.h"
 #include "server/core/rank.h"
+#include "server/supervisor/ask_flight_records.h"
 #include "server/supervisor/log_drain.h"
 #include "server/supervisor/rendezvous.h"
 #include "server/supervisor/wave_coordinator.h"
@@ -33,7 +34,9 @@ namespace ferry {
 //
 // Ownership: owns the processes; spawner and drain must outlive it. The
 //   destructor kills what end() did not.
-// Threads: request_stop() is thread-safe; all else belongs to one thread.
+// Threads: request_stop() and connections() are thread-safe; all else belongs
+// to
+//   one thread.
 // Errors: load() and wait() say why the group is of no use: UNAVAILABLE with
 //   WORKER_LOST, or the error that a worker reported; CANCELLED after
 //   request_stop().
@@ -63,6 +66,9 @@ class WorkerGroup {
   // Makes load() and wait() return.
   void request_stop() EXCLUDES_LOCK(mutex_);
 
+  // To its ranks, from when each has a worker.
+  GroupConnections connections() const EXCLUDES_LOCK(mutex_);
+
   // What the lost rank wrote last; complete after end().
   std::vector<std::string> last_lines() EXCLUDES_LOCK(mutex_);
   int64_t generation() const { return generation_; }
@@ -87,7 +93,8 @@ class WorkerGroup {
   // external ones have reached this host. Returns the store's socket.
   absl::StatusOr<UniqueFd> make_rendezvous(
       const WorkerGate::Connections& external);
-  void add_process(std::unique_ptr<WorkerLink> link, UniqueFd socket);
+  void add_process(std::unique_ptr<WorkerLink> link, UniqueFd socket)
+      EXCLUDES_LOCK(mutex_);
   // Before any of them loads: whoever is first may want a wave of all.
   void join_waves();
   void on_wave_wanted(int rank, int64_t last_wave) EXCLUDES_LOCK(mutex_);
@@ -128,6 +135,7 @@ class WorkerGroup {
   absl::Status failure_ GUARDED_BY(mutex_);
   bool load_error_reported_ GUARDED_BY(mutex_) = false;
   int lost_rank_ GUARDED_BY(mutex_) = -1;
+  GroupConnections connections_ GUARDED_BY(mutex_);
   // By rank; empty until it has loaded.
   std::vector<std::optional<worker::v1::LoadPipelineResponse>> loaded_
       GUARDED_BY(mutex_);

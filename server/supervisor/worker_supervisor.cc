@@ -3,10 +3,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "platform/base/logging.h"
+#include "server/supervisor/ask_flight_records.h"
 
 namespace ferry {
 namespace {
+
+// Of a rank that lives: it answers apart from what it does.
+constexpr absl::Duration kAnswerTimeout = absl::Seconds(1);
 
 void log_worker_line(const LogDrain::Source& source, absl::string_view line) {
   log_info(line, {{"source", "worker"},
@@ -70,14 +75,32 @@ void WorkerSupervisor::start() {
     keeper.on_budget_spent = [this, name](const absl::Status& error) {
       if (callbacks_.on_budget_spent) callbacks_.on_budget_spent(name, error);
     };
+    MutexLock lock(&mutex_);
     keepers_.push_back(std::make_unique<PipelineKeeper>(
         std::move(keeper), spawner_, drain_, directory_, pool_, clock_));
   }
 }
 
 void WorkerSupervisor::stop() {
-  for (const auto& keeper : keepers_) keeper->request_stop();
-  for (const auto& keeper : keepers_) keeper->stop();
+  const std::vector<PipelineKeeper*> all = keepers();
+  for (PipelineKeeper* const keeper : all) keeper->request_stop();
+  for (PipelineKeeper* const keeper : all) keeper->stop();
+}
+
+v1::GetFlightRecordsResponse WorkerSupervisor::flight_records(
+    const std::string& pipeline) const {
+  for (const PipelineKeeper* const keeper : keepers()) {
+    if (keeper->name() != pipeline) continue;
+    return ask_flight_records(keeper->connections(), kAnswerTimeout);
+  }
+  return {};
+}
+
+std::vector<PipelineKeeper*> WorkerSupervisor::keepers() const {
+  MutexLock lock(&mutex_);
+  std::vector<PipelineKeeper*> all;
+  for (const auto& keeper : keepers_) all.push_back(keeper.get());
+  return all;
 }
 
 }  // namespace ferry

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "ferry/v1/pipeline_service.pb.h"
 #include "platform/base/clock.h"
+#include "platform/base/mutex.h"
 #include "platform/os/process_spawner.h"
 #include "server/core/daemon_config.h"
 #include "server/core/pipeline_directory.h"
@@ -22,9 +24,9 @@ namespace ferry {
 //   construct → start() → … → stop()
 //
 // Ownership: directory, pool and clock must outlive it. The destructor stops.
-// Threads: start() and stop() belong to one thread. The callbacks run on the
-//   supervisor's threads, should return soon (they wake main), and must not
-//   call stop().
+// Threads: start() and stop() belong to one thread, flight_records() is
+//   thread-safe. The callbacks run on the supervisor's threads, should return
+//   soon (they wake main), and must not call stop().
 // Errors: each pipeline's end in its entry of the directory; nothing here
 // fails.
 class WorkerSupervisor {
@@ -59,13 +61,21 @@ class WorkerSupervisor {
 
   // Starts every pipeline's group. Returns at once. REQUIRES: the directory
   // has the pipelines; called once.
-  void start();
+  void start() EXCLUDES_LOCK(mutex_);
   // Ends all groups in parallel: generations that run end with WORKER_LOST,
   // processes get SIGTERM and, after stop_grace, SIGKILL. Blocks until all are
   // reaped.
-  void stop();
+  void stop() EXCLUDES_LOCK(mutex_);
+
+  // What the ranks of a pipeline's group did together of late; empty, without a
+  // generation, when there is no group now. A rank that does not answer costs a
+  // second.
+  v1::GetFlightRecordsResponse flight_records(const std::string& pipeline) const
+      EXCLUDES_LOCK(mutex_);
 
  private:
+  std::vector<PipelineKeeper*> keepers() const EXCLUDES_LOCK(mutex_);
+
   const Options options_;
   const Callbacks callbacks_;
   PipelineDirectory& directory_;
@@ -74,7 +84,9 @@ class WorkerSupervisor {
   // Both outlive the groups.
   ProcessSpawner spawner_;
   LogDrain drain_;
-  std::vector<std::unique_ptr<PipelineKeeper>> keepers_;
+  mutable Mutex mutex_;
+  // None is taken away.
+  std::vector<std::unique_ptr<PipelineKeeper>> keepers_ GUARDED_BY(mutex_);
 };
 
 }  // namespace ferry

@@ -1,19 +1,22 @@
 #include "server/worker/join_group.h"
 
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "platform/base/clock.h"
 #include "platform/base/fault_point.h"
 #include "platform/base/logging.h"
 #include "platform/base/status_macros.h"
 #include "platform/device/cuda/cuda_device.h"
 #include "platform/device/simulated/simulated_device.h"
+#include "platform/distributed/flight_recorder.h"
 #include "platform/distributed/gloo/gloo_communicator.h"
 #include "platform/distributed/gloo/gloo_options.h"
+#include "platform/distributed/host_communicator.h"
 #include "platform/distributed/nccl/nccl_communicator.h"
 #include "platform/distributed/nccl/nccl_library.h"
 #include "platform/distributed/prefix_store.h"
@@ -42,12 +45,17 @@ GlooOptions gloo_options(const worker::v1::Rendezvous& meeting,
   return options;
 }
 
-}  // namespace
+// The first operation of a recorder: ranks that do not come show as it.
+template <typename Join>
+auto join_recorded(FlightRecorder& recorder, Join join) {
+  const int64_t number = recorder.enqueue("join", 0);
+  recorder.start(number);
+  auto joined = join();
+  recorder.end(number, joined.status());
+  return joined;
+}
 
-JoinedGroup::JoinedGroup(int rank, int size)
-    : votes_(absl::StrCat("votes, rank ", rank, " of ", size), Clock::real()),
-      gathers_(absl::StrCat("weights, rank ", rank, " of ", size),
-               Clock::real()) {}
+}  // namespace
 
 absl::Status JoinedGroup::status() const {
   RETURN_IF_ERROR(ranks_.control->status());
@@ -55,29 +63,56 @@ absl::Status JoinedGroup::status() const {
                                    : ranks_.weights->status();
 }
 
+absl::StatusOr<std::unique_ptr<TcpStore>> JoinedGroup::join_votes(
+    const worker::v1::Rendezvous& meeting, const HostPort& address,
+    const GlooOptions& gloo) {
+  FlightRecorder& recorder = recorders_.add("votes", rank_, size_);
+  std::unique_ptr<TcpStore> store;
+  auto votes = join_recorded(
+      recorder, [&]() -> absl::StatusOr<std::unique_ptr<HostCommunicator>> {
+        fault_point("join_group");
+        if (meeting.has_store_fd()) {
+          ASSIGN_OR_RETURN(server_,
+                           TcpStoreServer::adopt(UniqueFd(meeting.store_fd())));
+        }
+        ASSIGN_OR_RETURN(
+            store, TcpStore::connect(address.host, address.port, gloo.timeout));
+        PrefixStore control(*store,
+                            absl::StrCat(meeting.incarnation(), "/control"));
+        return join_gloo_group(control, rank_, size_, gloo);
+      });
+  RETURN_IF_ERROR(votes.status());
+  ranks_.control =
+      std::make_unique<RecordedHostCommunicator>(*std::move(votes), recorder);
+  return store;
+}
+
 absl::Status JoinedGroup::join_devices(Platform& platform, Store& store,
-                                       int rank, int size,
-                                       const GlooOptions& gloo,
-                                       absl::Duration timeout) {
+                                       const GlooOptions& gloo) {
   if (auto* const device = dynamic_cast<SimulatedDevice*>(platform.device())) {
+    FlightRecorder& recorder = recorders_.add("weights", rank_, size_);
     ASSIGN_OR_RETURN(std::unique_ptr<HostCommunicator> host,
-                     join_gloo_group(store, rank, size, gloo));
+                     join_recorded(recorder, [&] {
+                       return join_gloo_group(store, rank_, size_, gloo);
+                     }));
     SimulatedCommunicatorOptions options;
-    options.timeout = timeout;
-    options.recorder = &gathers_;
+    options.timeout = ranks_.timeout;
+    options.recorder = &recorder;
     ranks_.weights = std::make_unique<SimulatedCommunicator>(
         *device, std::move(host), options);
     return absl::OkStatus();
   }
   if (auto* const device = dynamic_cast<CudaDevice*>(platform.device())) {
     ASSIGN_OR_RETURN(nccl_, NcclLibrary::open());
+    FlightRecorder& recorder = recorders_.add("weights", rank_, size_);
     NcclOptions options;
     options.join_timeout = gloo.timeout;
-    options.timeout = timeout;
-    options.recorder = &gathers_;
-    ASSIGN_OR_RETURN(
-        ranks_.weights,
-        NcclCommunicator::join(*nccl_, *device, store, rank, size, options));
+    options.timeout = ranks_.timeout;
+    options.recorder = &recorder;
+    ASSIGN_OR_RETURN(ranks_.weights, join_recorded(recorder, [&] {
+                       return NcclCommunicator::join(*nccl_, *device, store,
+                                                     rank_, size_, options);
+                     }));
     return absl::OkStatus();
   }
   return absl::UnimplementedError(
@@ -99,12 +134,10 @@ absl::Status JoinedGroup::agree_on_devices(const absl::Status& joined) {
 
 absl::StatusOr<std::unique_ptr<JoinedGroup>> JoinedGroup::join(
     const worker::v1::LoadPipelineRequest& request, Platform& platform,
-    Gathers gathers) {
-  const int rank = request.rank();
-  const int size = request.world_size();
+    RankRecorders& recorders, Gathers gathers) {
   if (!request.has_rendezvous()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("rendezvous: is unset, and ", size,
+        absl::StrCat("rendezvous: is unset, and ", request.world_size(),
                      " ranks that share weights need one"));
   }
   const worker::v1::Rendezvous& meeting = request.rendezvous();
@@ -115,27 +148,17 @@ absl::StatusOr<std::unique_ptr<JoinedGroup>> JoinedGroup::join(
   ASSIGN_OR_RETURN(const absl::Duration timeout,
                    from_proto(meeting.operation_timeout()));
 
-  fault_point("join_group");
-  auto group = absl::WrapUnique(new JoinedGroup(rank, size));
-  if (meeting.has_store_fd()) {
-    ASSIGN_OR_RETURN(group->server_,
-                     TcpStoreServer::adopt(UniqueFd(meeting.store_fd())));
-  }
-  ASSIGN_OR_RETURN(const std::unique_ptr<TcpStore> store,
-                   TcpStore::connect(address.host, address.port, join_timeout));
-  const GlooOptions gloo = gloo_options(meeting, join_timeout);
-  PrefixStore control(*store, absl::StrCat(meeting.incarnation(), "/control"));
-  ASSIGN_OR_RETURN(std::unique_ptr<HostCommunicator> votes,
-                   join_gloo_group(control, rank, size, gloo));
-  group->ranks_.control = std::make_unique<RecordedHostCommunicator>(
-      std::move(votes), group->votes_);
+  auto group = absl::WrapUnique(
+      new JoinedGroup(request.rank(), request.world_size(), recorders));
   group->ranks_.timeout = timeout;
   group->ranks_.start_timeout = join_timeout;
+  const GlooOptions gloo = gloo_options(meeting, join_timeout);
+  ASSIGN_OR_RETURN(const std::unique_ptr<TcpStore> store,
+                   group->join_votes(meeting, address, gloo));
   if (gathers != Gathers::kNever) {
     PrefixStore weights(*store,
                         absl::StrCat(meeting.incarnation(), "/weights"));
-    const absl::Status joined =
-        group->join_devices(platform, weights, rank, size, gloo, timeout);
+    const absl::Status joined = group->join_devices(platform, weights, gloo);
     if (gathers == Gathers::kAlways) {
       RETURN_IF_ERROR(joined);
     } else {

@@ -4,15 +4,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "ferry/worker/v1/worker_service.pb.h"
 #include "offload/distributed/rank_group.h"
 #include "platform/device/platform.h"
-#include "platform/distributed/flight_recorder.h"
 #include "platform/distributed/gloo/gloo_options.h"
 #include "platform/distributed/nccl/nccl_api.h"
 #include "platform/distributed/store.h"
 #include "platform/distributed/tcp_store/tcp_store.h"
+#include "platform/os/host_port.h"
+#include "server/worker/rank_recorders.h"
 
 namespace ferry {
 
@@ -24,7 +24,10 @@ namespace ferry {
 // Whether their devices can be joined is the same for all ranks where they may
 // do without.
 //
-// Ownership: refers to the platform, which outlives it.
+// Each of the two has a recorder, "votes" and "weights", whose first operation
+// is to join.
+//
+// Ownership: refers to the platform and the recorders, which outlive it.
 // Threads: as its parts say.
 class JoinedGroup {
  public:
@@ -36,25 +39,30 @@ class JoinedGroup {
   // UNIMPLEMENTED, a platform whose devices cannot be joined.
   static absl::StatusOr<std::unique_ptr<JoinedGroup>> join(
       const worker::v1::LoadPipelineRequest& request, Platform& platform,
-      Gathers gathers);
+      RankRecorders& recorders, Gathers gathers);
 
   RankGroup& ranks() { return ranks_; }
   // The error that ended it.
   absl::Status status() const;
 
  private:
-  JoinedGroup(int rank, int size);
+  JoinedGroup(int rank, int size, RankRecorders& recorders)
+      : rank_(rank), size_(size), recorders_(recorders) {}
 
-  absl::Status join_devices(Platform& platform, Store& store, int rank,
-                            int size, const GlooOptions& gloo,
-                            absl::Duration timeout);
+  // Meets the others at the store, which it returns.
+  absl::StatusOr<std::unique_ptr<TcpStore>> join_votes(
+      const worker::v1::Rendezvous& meeting, const HostPort& address,
+      const GlooOptions& gloo);
+  absl::Status join_devices(Platform& platform, Store& store,
+                            const GlooOptions& gloo);
   // Does without them everywhere if they could not be joined somewhere.
   absl::Status agree_on_devices(const absl::Status& joined);
 
+  const int rank_;
+  const int size_;
+  RankRecorders& recorders_;
   // Null but on rank 0.
   std::unique_ptr<TcpStoreServer> server_;
-  FlightRecorder votes_;
-  FlightRecorder gathers_;
   // Null but between GPUs.
   std::unique_ptr<NcclApi> nccl_;
   RankGroup ranks_;

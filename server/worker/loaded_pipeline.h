@@ -9,6 +9,7 @@
 #include "ferry/v1/pipeline.pb.h"
 #include "ferry/worker/v1/worker_service.pb.h"
 #include "pipelines/generation_observer.h"
+#include "server/worker/rank_recorders.h"
 #include "server/worker/wave_line.h"
 
 namespace ferry {
@@ -37,11 +38,12 @@ class LoadedPipeline {
 };
 
 // Loads what LoadPipeline asks for. Called once, on the step thread. What takes
-// part in waves is attached to `waves`, which outlives the pipeline. An error
-// ends the worker's use, not its process, unless it is kDeviceFailed or
-// kGroupFailed.
+// part in waves is attached to `waves`, what joins a group adds its recorders
+// to `recorders`; both outlive the pipeline. An error ends the worker's use,
+// not its process, unless it is kDeviceFailed or kGroupFailed.
 using PipelineLoader =
     std::function<absl::StatusOr<std::unique_ptr<LoadedPipeline>>(
-        const worker::v1::LoadPipelineRequest& request, WaveLine* waves)>;
+        const worker::v1::LoadPipelineRequest& request, WaveLine* waves,
+        RankRecorders* recorders)>;
 
 }  // namespace ferry

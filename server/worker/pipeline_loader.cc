@@ -21,6 +21,7 @@
 #include "server/core/proto_time.h"
 #include "server/worker/join_group.h"
 #include "server/worker/offload_settings.h"
+#include "server/worker/rank_recorders.h"
 #include "server/worker/torch_pipeline.h"
 #include "server/worker/wave_line.h"
 
@@ -79,7 +80,7 @@ HostMemoryLeft host_memory() {
 
 absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
     const worker::v1::LoadPipelineRequest& request, WaveLine* waves,
-    UniqueFd images) {
+    RankRecorders* recorders, UniqueFd images) {
   TorchPipeline::Parts parts;
   ASSIGN_OR_RETURN(parts.config, offload_config(request));
   ASSIGN_OR_RETURN(PlatformOptions options,
@@ -92,7 +93,7 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
   if ((gathers != JoinedGroup::Gathers::kNever || images.valid()) &&
       platform.supports_cpu_offload()) {
     ASSIGN_OR_RETURN(parts.group,
-                     JoinedGroup::join(request, platform, gathers));
+                     JoinedGroup::join(request, platform, *recorders, gathers));
     parts.group->ranks().images = std::move(images);
   }
   ASSIGN_OR_RETURN(

@@ -6,6 +6,7 @@
 #include "ferry/worker/v1/worker_service.pb.h"
 #include "platform/os/unique_fd.h"
 #include "server/worker/loaded_pipeline.h"
+#include "server/worker/rank_recorders.h"
 #include "server/worker/wave_line.h"
 
 namespace ferry {
@@ -21,10 +22,10 @@ namespace ferry {
 // offload mode that does not exist; UNIMPLEMENTED for what the platform cannot
 // do, and for what ranks cannot share.
 //
-// `waves` outlives the pipeline; null for a rank without a group. `images` is
-// RankGroup's, where all ranks have it.
+// `waves` and `recorders` outlive the pipeline; null for a rank without a
+// group. `images` is RankGroup's, where all ranks have it.
 absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
     const worker::v1::LoadPipelineRequest& request, WaveLine* waves = nullptr,
-    UniqueFd images = UniqueFd());
+    RankRecorders* recorders = nullptr, UniqueFd images = UniqueFd());
 
 }  // namespace ferry

@@ -24,6 +24,7 @@
 #include "server/worker/join_flags.h"
 #include "server/worker/loaded_pipeline.h"
 #include "server/worker/pipeline_loader.h"
+#include "server/worker/rank_recorders.h"
 #include "server/worker/run_worker.h"
 #include "server/worker/wave_line.h"
 
@@ -105,8 +106,9 @@ JoinFlags join_flags() {
 }
 
 absl::StatusOr<std::unique_ptr<LoadedPipeline>> load(
-    const worker::v1::LoadPipelineRequest& request, WaveLine* waves) {
-  return load_pipeline(request, waves,
+    const worker::v1::LoadPipelineRequest& request, WaveLine* waves,
+    RankRecorders* recorders) {
+  return load_pipeline(request, waves, recorders,
                        UniqueFd(absl::GetFlag(FLAGS_images_fd)));
 }
 

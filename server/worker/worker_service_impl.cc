@@ -53,7 +53,8 @@ WorkerServiceImpl::WorkerServiceImpl(PipelineLoader loader,
                                      const Clock& clock)
     : loader_(std::move(loader)),
       end_process_(std::move(end_process)),
-      slot_(clock) {}
+      slot_(clock),
+      recorders_(clock) {}
 
 WorkerServiceImpl::~WorkerServiceImpl() {
   step_thread_.run([this] { loaded_.reset(); });
@@ -79,7 +80,7 @@ absl::Status WorkerServiceImpl::load(
   absl::Status status;
   step_thread_.run([&] {
     absl::StatusOr<std::unique_ptr<LoadedPipeline>> loaded =
-        loader_(request, &waves_);
+        loader_(request, &waves_, &recorders_);
     status = loaded.status();
     look_at(status);
     if (!status.ok()) return;
@@ -187,6 +188,16 @@ grpc::Status WorkerServiceImpl::Heartbeat(
     worker::v1::HeartbeatResponse* response) {
   fault_point("heartbeat");
   *response = slot_.heartbeat();
+  return grpc::Status::OK;
+}
+
+grpc::Status WorkerServiceImpl::GetFlightRecords(
+    grpc::ServerContext* /*context*/,
+    const worker::v1::GetFlightRecordsRequest* /*request*/,
+    worker::v1::GetFlightRecordsResponse* response) {
+  for (v1::GroupFlightRecords& group : recorders_.records()) {
+    *response->add_groups() = std::move(group);
+  }
   return grpc::Status::OK;
 }
 

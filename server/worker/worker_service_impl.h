@@ -10,6 +10,7 @@
 #include "server/worker/event_queue.h"
 #include "server/worker/generation_slot.h"
 #include "server/worker/loaded_pipeline.h"
+#include "server/worker/rank_recorders.h"
 #include "server/worker/step_thread.h"
 #include "server/worker/wave_line.h"
 
@@ -56,6 +57,10 @@ class WorkerServiceImpl final : public worker::v1::WorkerService::Service {
   grpc::Status Heartbeat(grpc::ServerContext* context,
                          const worker::v1::HeartbeatRequest* request,
                          worker::v1::HeartbeatResponse* response) override;
+  grpc::Status GetFlightRecords(
+      grpc::ServerContext* context,
+      const worker::v1::GetFlightRecordsRequest* request,
+      worker::v1::GetFlightRecordsResponse* response) override;
   grpc::Status JoinWaves(
       grpc::ServerContext* context,
       grpc::ServerReaderWriter<worker::v1::JoinWavesResponse,
@@ -83,6 +88,7 @@ class WorkerServiceImpl final : public worker::v1::WorkerService::Service {
   const ProcessEnder end_process_;
   GenerationSlot slot_;
   WaveLine waves_;
+  RankRecorders recorders_;
   // Touched by the step thread only.
   std::unique_ptr<LoadedPipeline> loaded_;
   Mutex mutex_;

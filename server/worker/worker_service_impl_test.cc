@@ -30,6 +30,8 @@ using worker::v1::LoadPipelineResponse;
 using worker::v1::RunGenerationRequest;
 using worker::v1::WorkerService;
 
+constexpr std::chrono::seconds kGenerous(30);
+
 // Something that happens once, awaited by another thread.
 class Notification {
  public:
@@ -136,6 +138,14 @@ class WorkerServiceTest : public ::testing::Test {
     return response;
   }
 
+  // As ferryd asks.
+  worker::v1::GetFlightRecordsResponse flight_records() {
+    const auto response =
+        rank_->flight_records(std::chrono::system_clock::now() + kGenerous);
+    EXPECT_TRUE(response.ok()) << response.status();
+    return response.ok() ? *response : worker::v1::GetFlightRecordsResponse();
+  }
+
   static RunGenerationRequest request() {
     RunGenerationRequest request;
     request.set_job("jobs/1");
@@ -172,8 +182,8 @@ TEST_F(WorkerServiceTest, LoadsOnce) {
 }
 
 TEST_F(WorkerServiceTest, ALoadErrorComesThroughWithItsReason) {
-  serve([](const auto&,
-           WaveLine*) -> absl::StatusOr<std::unique_ptr<LoadedPipeline>> {
+  serve([](const auto&, WaveLine*,
+           RankRecorders*) -> absl::StatusOr<std::unique_ptr<LoadedPipeline>> {
     return absl::InvalidArgumentError("pipeline.pt: no method denoise");
   });
   const absl::Status status = load().status();
@@ -184,7 +194,7 @@ TEST_F(WorkerServiceTest, ALoadErrorComesThroughWithItsReason) {
 }
 
 TEST_F(WorkerServiceTest, ADeviceThatFailsInTheLoadIsTold) {
-  serve([](const auto&,
+  serve([](const auto&, auto*,
            auto*) -> absl::StatusOr<std::unique_ptr<LoadedPipeline>> {
     return make_error(absl::StatusCode::kInternal, "the device failed",
                       {kDeviceFailed, {}});
@@ -193,11 +203,40 @@ TEST_F(WorkerServiceTest, ADeviceThatFailsInTheLoadIsTold) {
   EXPECT_THAT(device_failures(), ElementsAre("the device failed"));
 }
 
+TEST_F(WorkerServiceTest, FlightRecordsAreReadWhileTheLoadHangs) {
+  Notification joins;
+  Notification go_on;
+  serve([&](const auto& request, WaveLine* waves, RankRecorders* recorders) {
+    FlightRecorder& votes = recorders->add("votes", 0, 2);
+    votes.start(votes.enqueue("join", 0));
+    joins.notify();
+    go_on.wait();
+    return fake_pipeline_loader({})(request, waves, recorders);
+  });
+  EXPECT_THAT(flight_records().groups(), IsEmpty());
+  absl::Status status;
+  std::thread thread([&] { status = load().status(); });
+  joins.wait();
+  clock_.advance(absl::Seconds(7));
+  const worker::v1::GetFlightRecordsResponse response = flight_records();
+  ASSERT_EQ(response.groups_size(), 1);
+  EXPECT_EQ(response.groups(0).group(), "votes");
+  ASSERT_EQ(response.groups(0).records_size(), 1);
+  const v1::FlightRecord& join = response.groups(0).records(0);
+  EXPECT_EQ(join.kind(), "join");
+  EXPECT_EQ(join.state(), v1::FlightRecord::STATE_STARTED);
+  EXPECT_EQ(join.took().seconds(), 7);
+  go_on.notify();
+  thread.join();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(flight_records().groups_size(), 1);
+}
+
 TEST_F(WorkerServiceTest, WavesAreWantedAndStarted) {
   EagerParticipant participant;
-  serve([&](const auto& request, WaveLine* waves) {
+  serve([&](const auto& request, WaveLine* waves, RankRecorders* recorders) {
     waves->attach(participant);
-    return fake_pipeline_loader({})(request, waves);
+    return fake_pipeline_loader({})(request, waves, recorders);
   });
   grpc::ClientContext context;
   const auto stub = WorkerService::NewStub(channel_);
@@ -345,8 +384,8 @@ TEST_F(WorkerServiceTest, APipelinesErrorComesThroughAndTheNextOneRuns) {
     v1::Pipeline description() const override { return {}; }
     std::string device() const override { return "cpu"; }
   };
-  serve([](const auto&,
-           WaveLine*) -> absl::StatusOr<std::unique_ptr<LoadedPipeline>> {
+  serve([](const auto&, WaveLine*,
+           RankRecorders*) -> absl::StatusOr<std::unique_ptr<LoadedPipeline>> {
     return std::make_unique<Failing>();
   });
   ASSERT_TRUE(load().ok());

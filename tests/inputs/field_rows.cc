@@ -19,6 +19,8 @@ constexpr char kListJobs[] = "ferry.v1.GenerationService/ListJobs";
 constexpr char kCancelJob[] = "ferry.v1.GenerationService/CancelJob";
 constexpr char kListPipelines[] = "ferry.v1.PipelineService/ListPipelines";
 constexpr char kGetPipeline[] = "ferry.v1.PipelineService/GetPipeline";
+constexpr char kGetFlightRecords[] =
+    "ferry.v1.PipelineService/GetFlightRecords";
 
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
@@ -296,8 +298,8 @@ FieldRow states() {
   return row;
 }
 
-FieldRow pipeline_name() {
-  FieldRow row{kGetPipeline, "name", {}, [](const Probe& probe) {
+FieldRow pipeline_name(const std::string& method) {
+  FieldRow row{method, "name", {}, [](const Probe& probe) {
                  if (probe.text == kPipeline) return accepted();
                  return absl::StartsWith(probe.text, "pipelines/")
                             ? not_found("PIPELINE_NOT_FOUND")
@@ -415,7 +417,8 @@ std::vector<FieldRow> field_rows() {
   rows.push_back(job_name(kCancelJob));
   rows.push_back(range(kListPipelines, "page_size", 0, kMaxPageSize));
   rows.push_back(page_token(kListPipelines, kPipeline));
-  rows.push_back(pipeline_name());
+  rows.push_back(pipeline_name(kGetPipeline));
+  rows.push_back(pipeline_name(kGetFlightRecords));
   for (const char* method :
        {"GenerationService/CreateJob", "GenerationService/WatchJob",
         "GenerationService/DeleteJob", "PipelineService/LoadPipeline",

@@ -49,6 +49,7 @@
 #include "platform/os/tcp_socket.h"
 #include "server/ipc/worker_exit.h"
 #include "server/worker/dial_ferryd.h"
+#include "server/worker/rank_recorders.h"
 #include "server/worker/run_worker.h"
 #include "server/worker/testing/eager_participant.h"
 #include "server/worker/testing/fake_pipeline.h"
@@ -173,23 +174,31 @@ FakePipelineOptions pipeline_options(
   return options;
 }
 
+// As far as its recorder tells. It never ends.
+void begin_to_join(const worker::v1::LoadPipelineRequest& request,
+                   RankRecorders& recorders) {
+  FlightRecorder& votes =
+      recorders.add("votes", request.rank(), request.world_size());
+  votes.start(votes.enqueue("join", 0));
+}
+
 PipelineLoader loader(const Script& script) {
-  return
-      [script](
-          const worker::v1::LoadPipelineRequest& request,
-          WaveLine* waves) -> absl::StatusOr<std::unique_ptr<LoadedPipeline>> {
-        if (script.has("exit_in_load")) _exit(script.value("exit_in_load"));
-        if (script.has("hang_in_load")) hang();
-        if (script.has("load_error")) {
-          return make_error(absl::StatusCode::kInvalidArgument,
-                            "ferry.txtpb: the package is wrong",
-                            {"INVALID_PACKAGE", {{"file", "ferry.txtpb"}}});
-        }
-        RETURN_IF_ERROR(check_rendezvous(request));
-        take_part_in_waves(script, *waves);
-        return fake_pipeline_loader(pipeline_options(script, request))(request,
-                                                                       waves);
-      };
+  return [script](const worker::v1::LoadPipelineRequest& request,
+                  WaveLine* waves, RankRecorders* recorders)
+             -> absl::StatusOr<std::unique_ptr<LoadedPipeline>> {
+    if (request.world_size() > 1) begin_to_join(request, *recorders);
+    if (script.has("exit_in_load")) _exit(script.value("exit_in_load"));
+    if (script.has("hang_in_load")) hang();
+    if (script.has("load_error")) {
+      return make_error(absl::StatusCode::kInvalidArgument,
+                        "ferry.txtpb: the package is wrong",
+                        {"INVALID_PACKAGE", {{"file", "ferry.txtpb"}}});
+    }
+    RETURN_IF_ERROR(check_rendezvous(request));
+    take_part_in_waves(script, *waves);
+    return fake_pipeline_loader(pipeline_options(script, request))(
+        request, waves, recorders);
+  };
 }
 
 int run_external(const Script& script) {

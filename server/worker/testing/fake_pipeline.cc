@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "platform/base/error_info.h"
 #include "platform/base/status_macros.h"
+#include "server/worker/rank_recorders.h"
 #include "server/worker/wave_line.h"
 
 namespace ferry {
@@ -111,10 +112,11 @@ class FakePipeline final : public LoadedPipeline {
 }  // namespace
 
 PipelineLoader fake_pipeline_loader(FakePipelineOptions options) {
-  return [options = std::move(options)](const auto&, WaveLine*) {
-    return absl::StatusOr<std::unique_ptr<LoadedPipeline>>(
-        std::make_unique<FakePipeline>(options));
-  };
+  return
+      [options = std::move(options)](const auto&, WaveLine*, RankRecorders*) {
+        return absl::StatusOr<std::unique_ptr<LoadedPipeline>>(
+            std::make_unique<FakePipeline>(options));
+      };
 }
 
 v1::Pipeline fake_pipeline_description() {
