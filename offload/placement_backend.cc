@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "offload/choose_residents.h"
+#include "offload/choose_slots.h"
 #include "offload/component_role.h"
 #include "offload/distributed/choose_transfer.h"
 #include "offload/distributed/schedule_digest.h"
@@ -163,7 +164,7 @@ absl::StatusOr<PlacementBackend::Decision> PlacementBackend::decide(
   }
   ASSIGN_OR_RETURN(
       PlacementPlan plan,
-      make_placement_plan(module, choice.plan, choice.config, options_.slots));
+      make_placement_plan(module, choice.plan, choice.config, slots()));
   return Decision{std::move(choice), std::move(plan)};
 }
 
@@ -267,17 +268,38 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::try_policy(
     std::optional<int64_t> budget_bytes, int64_t device_bytes) const {
   ASSIGN_OR_RETURN(ResolvedPlan plan,
                    resolve_offload_plan(module.tree(), config));
-  const PreflightOptions preflight{options_.slots, 0};
-  const int64_t rounding = rounding_bytes(plan);
-  RETURN_IF_ERROR(
-      choose_residents(config, preflight, budget_bytes, rounding, &plan));
-  MemoryNeeds needs = compute_memory_needs(plan, config, preflight);
-  for (MemoryNeed& need : needs.device) {
-    need.items.push_back({"rounding", rounding});
-  }
+  RETURN_IF_ERROR(choose_residents(config, {slots()}, budget_bytes,
+                                   rounding_bytes(plan), &plan));
+  choose_gathered_slots(config, device_bytes, &plan);
+  MemoryNeeds needs = needs_of(plan, config);
   RETURN_IF_ERROR(
       check_memory_needs(needs, memory_limits(module, device_bytes)));
   return Choice{config, std::move(plan), std::move(needs), ""};
+}
+
+// Of the device alone, which is the same for all ranks.
+void PlacementBackend::choose_gathered_slots(const OffloadConfig& config,
+                                             int64_t device_bytes,
+                                             ResolvedPlan* plan) const {
+  if (options_.slots || config.effective_group_size() == 1) return;
+  set_gathered_slots(config, kGatheredSlots, plan);
+  const MemoryNeeds needs = needs_of(
+      *plan, config.with_default_headroom(device_bytes / kHeadroomDivisor));
+  for (const MemoryNeed& need : needs.device) {
+    if (need.bytes() <= device_bytes) continue;
+    set_gathered_slots(config, 0, plan);
+    return;
+  }
+}
+
+MemoryNeeds PlacementBackend::needs_of(const ResolvedPlan& plan,
+                                       const OffloadConfig& config) const {
+  MemoryNeeds needs = compute_memory_needs(plan, config, {slots()});
+  const int64_t rounding = rounding_bytes(plan);
+  for (MemoryNeed& need : needs.device) {
+    need.items.push_back({"rounding", rounding});
+  }
+  return needs;
 }
 
 MemoryLimits PlacementBackend::memory_limits(const OffloadableModule& module,

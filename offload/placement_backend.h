@@ -23,8 +23,9 @@ namespace ferry {
 
 struct PlacementBackendOptions {
   // Blocks of a ring that are on the device at a time, where the policy does
-  // not decide; at least 1. With 2, the next block is copied while one runs.
-  int slots = 2;
+  // not decide; at least 1. Unset: 2, so that the next block is copied while
+  // one runs; of what is gathered 3, if they fit (choose_slots.h).
+  std::optional<int> slots;
   // What the host has left. What the tensors hold now comes back as they are
   // packed.
   HostMemoryQuery host_memory = nullptr;
@@ -126,6 +127,15 @@ class PlacementBackend final : public OffloadBackend {
                                     const OffloadConfig& config,
                                     std::optional<int64_t> budget_bytes,
                                     int64_t device_bytes) const;
+
+  int slots() const { return options_.slots.value_or(2); }
+  // Chooses the slots of what is gathered: enough of `device_bytes` is left to
+  // activations.
+  void choose_gathered_slots(const OffloadConfig& config, int64_t device_bytes,
+                             ResolvedPlan* plan) const;
+  // With what is lost to the granularity of allocations.
+  MemoryNeeds needs_of(const ResolvedPlan& plan,
+                       const OffloadConfig& config) const;
 
   // What there is for the weights of a module.
   MemoryLimits memory_limits(const OffloadableModule& module,

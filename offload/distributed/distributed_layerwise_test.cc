@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
+#include <future>
 #include <random>
 #include <string>
 #include <vector>
@@ -176,6 +177,34 @@ TEST(DistributedLayerwiseTest, APassThatIsAbandonedIsMadeToTheEnd) {
     group.expect_request(1, 2);
   });
   EXPECT_THAT(group.violations(), IsEmpty());
+}
+
+// The pass has begun for both of them, and goes on only when rank 1 has run the
+// first of its blocks.
+TEST(DistributedLayerwiseTest, WhoAsksEarlyInAPassComputesIt) {
+  for (const int slots : {2, 3}) {
+    std::promise<void> begun;
+    std::promise<void> joined;
+    ToyGroupOptions options = options_for(2);
+    options.slots = slots;
+    options.weight_faults = [&](int rank, int64_t call) {
+      if (rank == 1 && call == 1) begun.set_value();
+      if (rank == 0 && call == slots) joined.get_future().wait();
+      return CallFault();
+    };
+    ToyGroup group(options);
+    ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+    run_ranks(2, [&](int rank) {
+      if (rank == 0) return group.expect_request(0, 1);
+      begun.get_future().wait();
+      EXPECT_EQ(group.rank(1).module->abandon(0, 0), absl::OkStatus());
+      joined.set_value();
+      group.rank(1).backend->end_generation();
+    });
+    ASSERT_THAT(group.disable(), Each(absl::OkStatus()));
+    EXPECT_EQ(group.waves(), 1) << slots;
+    EXPECT_THAT(group.violations(), IsEmpty());
+  }
 }
 
 // Of the control group, while ranks start: the memory that they have, and two

@@ -6,14 +6,18 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "offload/offload_stats.h"
+#include "offload/preflight.h"
 #include "offload/testing/checked_platform.h"
 #include "offload/testing/toy_group.h"
 #include "offload/testing/toy_module.h"
+#include "platform/device/device.h"
+#include "platform/device/device_arena.h"
 #include "platform/device/device_stats.h"
 #include "platform/device/simulated/simulated_device.h"
 #include "platform/device/simulated/simulated_platform.h"
@@ -80,6 +84,57 @@ TEST(GroupMemoryTest, DevicesHoldTheSlotsOfTheLargestBlock) {
       EXPECT_THAT(group.violations(), IsEmpty());
     }
   }
+}
+
+// Of the phase that needs most.
+int64_t needed(ToyGroup& group) {
+  int64_t bytes = 0;
+  for (const MemoryNeed& need : group.rank(0).backend->memory_needs().device) {
+    bytes = std::max(bytes, need.bytes());
+  }
+  return bytes;
+}
+
+// What three slots need; there is enough for them.
+int64_t needed_by_three(ToyGroupOptions options) {
+  ToyGroup group(options);
+  EXPECT_THAT(group.enable(), Each(absl::OkStatus()));
+  EXPECT_EQ(group.rank(0).backend->stats().slots, 3);
+  EXPECT_LE(device(group, 0).stats().device.bytes_peak, needed(group));
+  return needed(group);
+}
+
+// A tenth of the memory is left to activations.
+TEST(GroupMemoryTest, AThirdSlotIsTakenWhereItFits) {
+  ToyGroupOptions options = unequal(2);
+  options.slots = std::nullopt;
+  const int64_t enough = needed_by_three(options) * 10 / 9 + 2;
+  for (const int64_t bytes : {enough, enough - 4}) {
+    options.device.memory_bytes = bytes;
+    ToyGroup group(options);
+    ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+    const int slots = bytes == enough ? 3 : 2;
+    EXPECT_EQ(group.rank(1).backend->stats().slots, slots) << bytes;
+    EXPECT_LE(device(group, 1).stats().device.bytes_peak, needed(group));
+    run_ranks(2, [&](int rank) { group.expect_request(rank, 3); });
+    EXPECT_THAT(group.violations(), IsEmpty());
+  }
+}
+
+TEST(GroupMemoryTest, TheRankWithTheLeastMemoryDecidesAboutSlots) {
+  ToyGroupOptions options = unequal(3);
+  options.slots = std::nullopt;
+  const int64_t left = needed_by_three(options);
+  ToyGroup group(options);
+  Device& full = *group.rank(1).platform->device();
+  const DeviceArena others =
+      *full.allocate(full.memory_info()->free_bytes - left, "others");
+  ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(group.rank(rank).backend->stats().slots, 2);
+  }
+  run_ranks(3, [&](int rank) { group.expect_request(rank, 2); });
+  EXPECT_THAT(group.violations(), IsEmpty());
 }
 
 // No rank ever has more than its part and what is being packed.

@@ -149,22 +149,19 @@ void PassEngine::work_once() {
   }
   const PassProtocol::Work work = protocol_.next();
   switch (work.kind) {
-    case PassProtocol::WorkKind::kNothing:
-      changed_.wait(&mutex_);
-      return;
     case PassProtocol::WorkKind::kVote:
       vote();
       return;
     case PassProtocol::WorkKind::kGather:
-      break;
+      gather(work);
+      return;
+    case PassProtocol::WorkKind::kYield:
+      if (!copy_ahead()) yield(work);
+      return;
+    case PassProtocol::WorkKind::kNothing:
+      if (!copy_ahead()) changed_.wait(&mutex_);
+      return;
   }
-  protocol_.begin_gather();
-  mutex_.unlock();
-  const absl::Status status = gather(work);
-  mutex_.lock();
-  if (!status.ok()) return fail(status);
-  protocol_.end_gather();
-  changed_.notify_all();
 }
 
 void PassEngine::vote() {
@@ -178,16 +175,23 @@ void PassEngine::vote() {
   changed_.notify_all();
 }
 
-absl::Status PassEngine::gather(const PassProtocol::Work& work) {
+void PassEngine::gather(const PassProtocol::Work& work) {
+  protocol_.begin_gather();
+  mutex_.unlock();
+  const absl::Status status = give_gather(work);
+  mutex_.lock();
+  if (!status.ok()) return fail(status);
+  protocol_.end_gather();
+  changed_.notify_all();
+}
+
+absl::Status PassEngine::give_gather(const PassProtocol::Work& work) {
   const Stream stream = gather_stream_.get();
-  const Ring& ring = rings_[static_cast<size_t>(work.component)];
-  const BlockImage& image = *ring.blocks[static_cast<size_t>(work.block)];
+  const BlockImage& image = image_of(work);
   Slot& slot = slots_[static_cast<size_t>(work.slot)];
-  ShareSlot& share = share_slot(work.block);
+  ShareSlot& share = shares_[share_];
   fault_point("pass_gather");
-  if (share.component != work.component || share.block != work.block) {
-    RETURN_IF_ERROR(copy_share(work.component, work.block));
-  }
+  if (!share_is_copied_) RETURN_IF_ERROR(copy_share(image));
   if (slot.was_used) RETURN_IF_ERROR(device_.wait(stream, slot.last_use));
   slot.was_used = false;
   RETURN_IF_ERROR(device_.wait(stream, share.copied));
@@ -195,21 +199,27 @@ absl::Status PassEngine::gather(const PassProtocol::Work& work) {
                                              image.host_bytes()));
   RETURN_IF_ERROR(device_.record(slot.ready, stream));
   RETURN_IF_ERROR(device_.record(share.gathered, stream));
-  share.component = PassProtocol::kNone;
   share.was_used = true;
-  // While this block is gathered, or waits for a slot.
-  const int next = work.block + 1;
-  if (next < static_cast<int>(ring.blocks.size())) {
-    RETURN_IF_ERROR(copy_share(work.component, next));
-  }
+  share_ = (share_ + 1) % shares_.size();
+  share_is_copied_ = false;
   return group_.weights->status();
 }
 
-absl::Status PassEngine::copy_share(int component, int block) {
+bool PassEngine::copy_ahead() {
+  const PassProtocol::Work coming = protocol_.coming();
+  if (share_is_copied_ || coming.kind == PassProtocol::WorkKind::kNothing) {
+    return false;
+  }
+  mutex_.unlock();
+  const absl::Status status = copy_share(image_of(coming));
+  mutex_.lock();
+  if (!status.ok()) fail(status);
+  return true;
+}
+
+absl::Status PassEngine::copy_share(const BlockImage& image) {
   const Stream stream = copy_stream_.get();
-  const BlockImage& image = *rings_[static_cast<size_t>(component)]
-                                 .blocks[static_cast<size_t>(block)];
-  ShareSlot& share = share_slot(block);
+  ShareSlot& share = shares_[share_];
   if (share.was_used) RETURN_IF_ERROR(device_.wait(stream, share.gathered));
   share.was_used = false;
   {
@@ -220,8 +230,7 @@ absl::Status PassEngine::copy_share(int component, int block) {
       device_.copy_async(stream, {CopyKind::kHostToDevice, share.data,
                                   image.host_data(), image.host_bytes()}));
   RETURN_IF_ERROR(device_.record(share.copied, stream));
-  share.component = component;
-  share.block = block;
+  share_is_copied_ = true;
   {
     MutexLock lock(&copies_mutex_);
     RETURN_IF_ERROR(copies_.end(stream, image.host_bytes()));
@@ -230,6 +239,17 @@ absl::Status PassEngine::copy_share(int component, int block) {
   stats_.h2d_bytes += image.host_bytes();
   stats_.gathered_bytes += image.gathered_bytes();
   return absl::OkStatus();
+}
+
+void PassEngine::yield(const PassProtocol::Work& work) {
+  const int64_t pass = protocol_.passes();
+  mutex_.unlock();
+  const absl::Status status =
+      device_.synchronize(slots_[static_cast<size_t>(work.slot)].ready);
+  mutex_.lock();
+  if (!status.ok()) return fail(status);
+  protocol_.yield(pass);
+  changed_.notify_all();
 }
 
 void PassEngine::fail(const absl::Status& status) {
@@ -262,7 +282,10 @@ absl::Status PassEngine::pre_forward(size_t ring, size_t block) {
                        "; blocks that ranks gather together run once and in "
                        "order (weight_transfer \"rank-local\" allows more)"));
     }
-    changed_.notify_all();
+    // Skipped blocks may have freed slots.
+    if (protocol_.next().kind != PassProtocol::WorkKind::kNothing) {
+      changed_.notify_all();
+    }
     RETURN_IF_ERROR(wait_until([this]() REQUIRES_LOCK(mutex_) {
       return protocol_.wanted_slot().has_value();
     }));

@@ -38,11 +38,14 @@ namespace ferry {
 //                   · gather k · record ready[k], gathered[k]
 //   compute stream  wait ready[k] · bind · run · record last_use · unbind
 //
-// so that share k+1 is copied while block k is gathered and block k-1 runs.
+// so that share k+1 is copied while block k is gathered and block k-1 runs. A
+// share does not wait for a slot of its block: that of the first one is copied
+// as soon as the pass is voted, while the pass before is being computed.
 // Shares go through two small slots, blocks through `slots` large ones, which
-// all rings use. In the steady state nothing is allocated, and the host never
-// waits for the device; the step thread waits for the host of its rank when it
-// is ahead of the transport thread.
+// all rings use. In the steady state nothing is allocated, and the host does
+// not wait for the device; the step thread waits for the host of its rank when
+// it is ahead of the transport thread. A rank that does not compute waits for
+// it once in a pass, before it gives the pass up.
 //
 //   created ──start()──► running ──leave(), stop()──► stopped
 //                          └─error─► failed: every call says why; stop() is
@@ -135,10 +138,8 @@ class PassEngine final : public WaveParticipant {
     char* data = nullptr;
     Event copied;
     Event gathered;
+    // Whether gathered is to be waited for.
     bool was_used = false;
-    // What was copied into it.
-    int component = PassProtocol::kNone;
-    int block = PassProtocol::kNone;
   };
 
   PassEngine(Device& device, RankGroup& group)
@@ -151,10 +152,16 @@ class PassEngine final : public WaveParticipant {
   void run() EXCLUDES_LOCK(mutex_);
   void work_once() REQUIRES_LOCK(mutex_);
   void vote() REQUIRES_LOCK(mutex_);
-  absl::Status gather(const PassProtocol::Work& work);
-  absl::Status copy_share(int component, int block);
-  ShareSlot& share_slot(int block) {
-    return shares_[static_cast<size_t>(block % kShareSlots)];
+  void gather(const PassProtocol::Work& work) REQUIRES_LOCK(mutex_);
+  absl::Status give_gather(const PassProtocol::Work& work);
+  // Copies the share of the coming gather, if there is one and that was not
+  // done; returns whether it did.
+  bool copy_ahead() REQUIRES_LOCK(mutex_);
+  absl::Status copy_share(const BlockImage& image);
+  void yield(const PassProtocol::Work& work) REQUIRES_LOCK(mutex_);
+  const BlockImage& image_of(const PassProtocol::Work& work) const {
+    return *rings_[static_cast<size_t>(work.component)]
+                .blocks[static_cast<size_t>(work.block)];
   }
   void fail(const absl::Status& status) REQUIRES_LOCK(mutex_);
 
@@ -180,6 +187,11 @@ class PassEngine final : public WaveParticipant {
   std::vector<Slot> slots_;
   std::vector<ShareSlot> shares_;
   std::thread transport_;
+
+  // The transport thread's. The share slot of the coming gather, and whether
+  // its share was copied.
+  size_t share_ = 0;
+  bool share_is_copied_ = false;
 
   // The step thread's.
   PassPredictor predictor_;

@@ -17,7 +17,7 @@ void PassProtocol::ask(int component, int prediction) {
   asked_ = component;
   prediction_after_ = prediction;
   prediction_ = kNone;
-  if (transport_ == Transport::kPass && role_ == Role::kHeld) {
+  if (is_undecided()) {
     if (current() == component) {
       grant();
     } else {
@@ -78,7 +78,8 @@ void PassProtocol::withdraw() {
   prediction_ = kNone;
   if (step_ == Step::kComputing) end_pass();
   step_ = Step::kLocal;
-  if (transport_ == Transport::kPass && role_ == Role::kHeld) become_ghost();
+  // A request that follows may have it.
+  if (is_undecided()) role_ = Role::kOpen;
   advance();
 }
 
@@ -103,16 +104,41 @@ std::optional<int64_t> PassProtocol::take_wave_wanted() {
 
 PassProtocol::Work PassProtocol::next() const {
   if (transport_ == Transport::kToVote) return {WorkKind::kVote};
-  if (transport_ != Transport::kPass || filling_ != kNone ||
-      gathered_ == blocks_[static_cast<size_t>(current())]) {
+  Work work = coming();
+  for (size_t i = 0; i < slots_.size() && work.kind != WorkKind::kNothing;
+       ++i) {
+    if (slots_[i].state != SlotState::kFree) continue;
+    work.slot = static_cast<int>(i);
+    return work;
+  }
+  return next_yield();
+}
+
+PassProtocol::Work PassProtocol::coming() const {
+  if (transport_ != Transport::kPass || filling_ != kNone || is_whole()) {
     return {};
   }
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i].state == SlotState::kFree) {
-      return {WorkKind::kGather, current(), gathered_, static_cast<int>(i)};
-    }
+  return {WorkKind::kGather, current(), gathered_, kNone};
+}
+
+PassProtocol::Work PassProtocol::next_yield() const {
+  if (transport_ != Transport::kPass || filling_ != kNone ||
+      role_ != Role::kOpen) {
+    return {};
   }
-  return {};
+  Work work;
+  size_t kept = 0;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].state != SlotState::kLoaded || slots_[i].pass != pass_) {
+      continue;
+    }
+    ++kept;
+    if (slots_[i].block < gathered_ - 1) continue;
+    work = {WorkKind::kYield, current(), slots_[i].block, static_cast<int>(i)};
+  }
+  // Others are free soon: the pass before is still being computed in them.
+  if (kept < slots_.size() && !is_whole()) return {};
+  return work;
 }
 
 uint64_t PassProtocol::begin_vote() {
@@ -155,21 +181,30 @@ void PassProtocol::end_gather() {
   advance();
 }
 
+void PassProtocol::yield(int64_t pass) {
+  if (transport_ != Transport::kPass || pass != pass_ || role_ != Role::kOpen) {
+    return;
+  }
+  become_ghost();
+  advance();
+}
+
 void PassProtocol::begin_pass() {
   transport_ = Transport::kPass;
   ++pass_;
   gathered_ = 0;
-  if (step_ == Step::kAsking && asked_ == current()) {
+  if (step_ != Step::kAsking) {
+    role_ = prediction_ == current() ? Role::kHeld : Role::kOpen;
+  } else if (asked_ == current()) {
     grant();
   } else {
-    role_ = prediction_ == current() ? Role::kHeld : Role::kGhost;
+    role_ = Role::kGhost;
   }
 }
 
 void PassProtocol::advance() {
-  if (transport_ != Transport::kPass || filling_ != kNone ||
-      role_ == Role::kHeld ||
-      gathered_ < blocks_[static_cast<size_t>(current())]) {
+  if (transport_ != Transport::kPass || filling_ != kNone || is_undecided() ||
+      !is_whole()) {
     return;
   }
   ++wanted_index_;
@@ -203,7 +238,7 @@ void PassProtocol::free_slots(int64_t pass, int below_block) {
 }
 
 bool PassProtocol::is_needed(int block) const {
-  if (role_ == Role::kHeld) return true;
+  if (role_ == Role::kHeld || role_ == Role::kOpen) return true;
   return role_ == Role::kComputing && block >= first_needed_;
 }
 

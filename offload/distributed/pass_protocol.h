@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -33,13 +34,18 @@ namespace ferry {
 //     Nothing depends on predictions being right.
 //  4. In a pass a rank has a role:
 //
-//       begin ──asked for──► computing ──abandoned, or ended early──► ghost
-//         │                      ▲                                      ▲
-//         ├──predicted──► held ──┴asks for it                           │
-//         │                 └────asks for another, or withdraws─────────┤
-//         └──neither────────────────────────────────────────────────────┘
+//       begin ──asked for─────────────────────────► computing
+//         ├─────it asks for another one─────────────► ghost
+//         ├─────predicted───────────────────────────► held
+//         └─────else────────────────────────────────► open
+//       held ───asks for it │ another │ withdraws───► computing │ ghost │ open
+//       open ───asks for it │ another or yields─────► computing │ ghost
+//       computing ──ended early, or abandoned───────► ghost
 //
-//     Held, it keeps the blocks that came until its step thread decides. A
+//     Held, it keeps the blocks that came until its step thread decides. Open,
+//     it keeps them while that costs the others nothing: it yields when its
+//     slots are full and the device has gathered all of them. So who asks when
+//     a pass has just begun computes it, and need not wait for the next one. A
 //     ghost gathers as all others do, and gives each block away at once. Every
 //     rank gathers every block, whatever its role.
 //  5. A gather needs a free slot, and nothing else of this rank; blocks that
@@ -65,11 +71,12 @@ class PassProtocol {
   // Bits of a vote.
   static constexpr int kMaxComponents = 64;
 
-  enum class WorkKind { kNothing, kVote, kGather };
+  enum class WorkKind { kNothing, kVote, kGather, kYield };
   // What the transport thread can do now.
   struct Work {
     WorkKind kind = WorkKind::kNothing;
-    // kGather: the component's `block` comes into `slot`.
+    // kGather: the component's `block` comes into `slot`. kYield: yield() is
+    // due when it is there.
     int component = kNone;
     int block = kNone;
     int slot = kNone;
@@ -113,6 +120,9 @@ class PassProtocol {
   // --- The transport thread
 
   Work next() const;
+  // What next() will be when there is a slot: the pass's next gather, or
+  // nothing if it has none.
+  Work coming() const;
   // Enters the vote; returns the bits that it gives. REQUIRES: next() says so.
   uint64_t begin_vote();
   // `wanted` is the OR. REQUIRES: begin_vote().
@@ -124,6 +134,9 @@ class PassProtocol {
   void end_gather();
   // Between the two.
   bool is_gathering() const { return filling_ != kNone; }
+  // The device has gathered all that the slots can take of pass `pass`: if the
+  // step thread still has not said whether it wants it, it is too late now.
+  void yield(int64_t pass);
 
   // Whether no wave is open for it.
   bool is_idle() const { return transport_ == Transport::kIdle; }
@@ -136,7 +149,7 @@ class PassProtocol {
  private:
   enum class Transport { kIdle, kToVote, kVoting, kPass };
   enum class Step { kLocal, kAsking, kComputing };
-  enum class Role { kComputing, kHeld, kGhost };
+  enum class Role { kComputing, kHeld, kOpen, kGhost };
   enum class SlotState { kFree, kFilling, kLoaded, kInUse };
 
   struct Slot {
@@ -147,6 +160,15 @@ class PassProtocol {
   };
 
   int current() const { return wanted_[wanted_index_]; }
+  bool is_whole() const {
+    return gathered_ == blocks_[static_cast<size_t>(current())];
+  }
+  // In a pass that it may yet compute.
+  bool is_undecided() const {
+    return transport_ == Transport::kPass &&
+           (role_ == Role::kHeld || role_ == Role::kOpen);
+  }
+  Work next_yield() const;
   void begin_pass();
   // Goes on when the pass needs nothing more of this rank.
   void advance();

@@ -60,6 +60,9 @@ struct Rank {
   size_t gathers = 0;
   size_t votes = 0;
   bool is_voting = false;
+  // The pass that it may have to yield, when the device has made this gather.
+  std::optional<int64_t> yielding = std::nullopt;
+  size_t awaited_gather = 0;
   // WaveWanted on its way, and the last StartWave that arrived.
   std::optional<int64_t> wave_wanted = std::nullopt;
   int64_t wave_seen = 0;
@@ -85,8 +88,9 @@ struct State {
       absl::StrAppend(&text, "|", rank.protocol.fingerprint(), "/", rank.stage,
                       ",", static_cast<int>(rank.phase), ",", rank.next, ",",
                       rank.withdrawn, ",", rank.gathers, ",", rank.votes, ",",
-                      rank.is_voting, ",", rank.wave_wanted.value_or(-1), ",",
-                      rank.wave_seen);
+                      rank.is_voting, ",", rank.yielding.value_or(-1), ",",
+                      rank.awaited_gather, ",", rank.wave_wanted.value_or(-1),
+                      ",", rank.wave_seen);
     }
     for (const Vote& vote : votes) {
       absl::StrAppend(&text, "|", vote.wanted, ",", vote.given);
@@ -216,7 +220,7 @@ class Model {
   // Whether the transport's next move is a gather after which the pass goes on.
   static bool gathers_on(const Rank& rank) {
     PassProtocol protocol = rank.protocol;
-    if (rank.is_voting) return false;
+    if (rank.is_voting || rank.yielding) return false;
     if (!protocol.is_gathering()) {
       if (protocol.next().kind != PassProtocol::WorkKind::kGather) return false;
       protocol.begin_gather();
@@ -285,12 +289,9 @@ class Model {
         }
         return;
       case Phase::kRunning:
-        // The block has arrived when all ranks have given their part.
-        const auto pass = static_cast<size_t>(rank.protocol.granted_pass());
-        const size_t gather = state.pass_starts[pass - 1] +
-                              static_cast<size_t>(blocks_of(stage)[rank.next]);
-        for (const Rank& other : state.ranks) {
-          if (other.gathers <= gather) return;
+        if (!has_arrived(state, gather_of(state, rank.protocol.granted_pass(),
+                                          blocks_of(stage)[rank.next]))) {
+          return;
         }
         with(state, i, [](State&, Rank& mine) {
           mine.protocol.end_use();
@@ -346,10 +347,32 @@ class Model {
     });
   }
 
+  // The place of a block of a pass among all gathers.
+  static size_t gather_of(const State& state, int64_t pass, int block) {
+    return state.pass_starts[static_cast<size_t>(pass - 1)] +
+           static_cast<size_t>(block);
+  }
+
+  // The device has made a gather when all ranks have given their part.
+  static bool has_arrived(const State& state, size_t gather) {
+    return std::all_of(
+        state.ranks.begin(), state.ranks.end(),
+        [gather](const Rank& rank) { return rank.gathers > gather; });
+  }
+
   void transport_thread(const State& state, size_t i) {
     const Rank& rank = state.ranks[i];
     if (rank.is_voting) {
       end_vote(state, i);
+      return;
+    }
+    if (rank.yielding) {
+      if (!has_arrived(state, rank.awaited_gather)) return;
+      with(state, i, [](State&, Rank& mine) {
+        mine.protocol.yield(*mine.yielding);
+        mine.yielding.reset();
+        mine.awaited_gather = 0;
+      });
       return;
     }
     if (rank.protocol.is_gathering()) {
@@ -369,6 +392,11 @@ class Model {
       with(state, i, [&](State& next, Rank& mine) {
         mine.protocol.begin_gather();
         enter_log(work, next, mine);
+      });
+    } else if (work.kind == PassProtocol::WorkKind::kYield) {
+      with(state, i, [&](State& next, Rank& mine) {
+        mine.yielding = mine.protocol.passes();
+        mine.awaited_gather = gather_of(next, *mine.yielding, work.block);
       });
     }
   }
@@ -487,12 +515,14 @@ TEST_F(PassProtocolModelTest, WavesThatNobodyWantedAreEmptyVotes) {
 }
 
 TEST_F(PassProtocolModelTest, APassOfMoreBlocksThanSlots) {
-  Scenario scenario;
-  scenario.programs = {"a.a", "ba"};
-  scenario.blocks = {4, 3};
-  scenario.slots = 2;
-  scenario.predictions = {kNone, 0};
-  expect_sound(scenario);
+  for (const int slots : {2, 3}) {
+    Scenario scenario;
+    scenario.programs = {"a.a", "ba"};
+    scenario.blocks = {slots + 2, slots + 1};
+    scenario.slots = slots;
+    scenario.predictions = {kNone, 0};
+    expect_sound(scenario);
+  }
 }
 
 TEST_F(PassProtocolModelTest, AnyThreeProgramsEnd) {

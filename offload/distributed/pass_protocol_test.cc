@@ -117,6 +117,105 @@ TEST(PassProtocolTest, AWrongPredictionMakesAGhostThatGathersEverything) {
   EXPECT_EQ(protocol.begin_vote(), kSecond);
 }
 
+// Another rank's pass has begun.
+PassProtocol in_an_open_pass() {
+  PassProtocol protocol = make_protocol();
+  protocol.start_wave(1);
+  EXPECT_EQ(protocol.begin_vote(), 0U);
+  protocol.end_vote(kFirst);
+  return protocol;
+}
+
+TEST(PassProtocolTest, WhoAsksBeforeItYieldsComputesAPassThatHasBegun) {
+  for (int gathers = 0; gathers <= 2; ++gathers) {
+    PassProtocol protocol = in_an_open_pass();
+    for (int i = 0; i < gathers; ++i) gather(protocol);
+    protocol.ask(0, kNone);
+    ASSERT_TRUE(protocol.is_granted()) << gathers;
+    compute(protocol, 0);
+    EXPECT_EQ(protocol.begin_vote(), 0U);
+  }
+}
+
+TEST(PassProtocolTest, ItYieldsWhenItsSlotsAreFull) {
+  PassProtocol protocol = in_an_open_pass();
+  EXPECT_EQ(gather_all(protocol), 2);
+  const PassProtocol::Work work = protocol.next();
+  ASSERT_EQ(work.kind, Kind::kYield);
+  // What came last.
+  EXPECT_EQ(work.block, 1);
+  EXPECT_EQ(protocol.coming().block, 2);
+  protocol.yield(protocol.passes());
+  protocol.ask(0, kNone);
+  EXPECT_FALSE(protocol.is_granted());
+  EXPECT_EQ(gather_all(protocol), 1);
+  EXPECT_EQ(protocol.begin_vote(), kFirst);
+}
+
+TEST(PassProtocolTest, ToYieldIsNothingOnceItWasAskedFor) {
+  PassProtocol protocol = in_an_open_pass();
+  EXPECT_EQ(gather_all(protocol), 2);
+  const int64_t pass = protocol.passes();
+  protocol.ask(0, kNone);
+  protocol.yield(pass);
+  ASSERT_TRUE(protocol.is_granted());
+  compute(protocol, 0);
+  // Nor in the pass after it.
+  protocol.begin_vote();
+  protocol.end_vote(kFirst);
+  protocol.yield(pass);
+  protocol.ask(0, kNone);
+  EXPECT_TRUE(protocol.is_granted());
+}
+
+TEST(PassProtocolTest, AskingForAnotherPassItYieldsAtOnce) {
+  PassProtocol protocol = in_an_open_pass();
+  EXPECT_EQ(gather_all(protocol), 2);
+  protocol.ask(1, kNone);
+  EXPECT_EQ(gather_all(protocol), 1);
+  EXPECT_EQ(protocol.begin_vote(), kSecond);
+}
+
+TEST(PassProtocolTest, AHeldPassThatIsWithdrawnMayBeTheNextRequests) {
+  PassProtocol protocol = make_protocol();
+  protocol.start_wave(1);
+  protocol.ask(0, 0);
+  protocol.begin_vote();
+  protocol.end_vote(kFirst);
+  compute(protocol, 0);
+  protocol.begin_vote();
+  protocol.end_vote(kFirst);
+  EXPECT_EQ(gather_all(protocol), 2);
+  protocol.withdraw();
+  EXPECT_EQ(protocol.next().kind, Kind::kYield);
+  protocol.ask(0, kNone);
+  EXPECT_TRUE(protocol.is_granted());
+}
+
+// The next pass begins while the last block of this one runs.
+TEST(PassProtocolTest, ItDoesNotYieldWhileItComputesThePassBefore) {
+  PassProtocol protocol = make_protocol();
+  protocol.start_wave(1);
+  protocol.ask(0, kNone);
+  protocol.begin_vote();
+  protocol.end_vote(kFirst);
+  for (int block = 0; block < 3; ++block) {
+    ASSERT_TRUE(protocol.want_block(block).ok());
+    while (!protocol.wanted_slot()) gather(protocol);
+    protocol.begin_use();
+    if (block < 2) protocol.end_use();
+  }
+  EXPECT_EQ(protocol.begin_vote(), 0U);
+  protocol.end_vote(kFirst);
+  EXPECT_EQ(gather_all(protocol), 1);
+  EXPECT_EQ(protocol.next().kind, Kind::kNothing);
+  protocol.end_use();
+  protocol.end_pass();
+  EXPECT_EQ(gather_all(protocol), 1);
+  ASSERT_EQ(protocol.next().kind, Kind::kYield);
+  EXPECT_EQ(protocol.next().block, 1);
+}
+
 TEST(PassProtocolTest, ComponentsOfAVoteComeInOrder) {
   PassProtocol protocol = make_protocol();
   protocol.start_wave(1);

@@ -25,7 +25,8 @@ namespace ferry {
 
 struct ToyGroupOptions {
   int ranks = 2;
-  int slots = 2;
+  // Unset: as the backend chooses.
+  std::optional<int> slots = 2;
   ToyOptions toy;
   // The second block of the first DiT is some five times as large as the
   // others, and no share of it is a round number.

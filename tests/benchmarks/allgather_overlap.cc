@@ -30,14 +30,12 @@ struct Setting {
   double gathers;
 };
 
-constexpr std::array<Setting, 3> kSettings = {{
+constexpr std::array<Setting, 4> kSettings = {{
     {"compute decides", 0.75, 0.75},
     {"copies decide", 1.5, 0.75},
     {"gathers decide", 0.75, 1.5},
+    {"all are equal", 1, 1},
 }};
-// Nothing has time to spare: with two slots a gather begins when the block
-// before the last has run, so each delay of the host counts.
-constexpr Setting kEqual = {"all are equal", 1, 1};
 
 // The slowest rank's median.
 absl::Duration pass_time(const TimedGroupOptions& options) {
@@ -97,10 +95,6 @@ void measure_allgather_overlap() {
                         kSettings.size(), " settings, ", kBlocks,
                         " blocks that compute 2 ms, the least disturbed of ",
                         kRuns, " runs; at most 1.10"));
-    report(absl::StrCat("allgather_overlap_equal_n", ranks),
-           overlap(ranks, kEqual), "ratio",
-           "the same where compute, copies ÷ ranks and gathers take equal "
-           "times, and each delay of the host counts");
   }
 }
 
