@@ -35,8 +35,7 @@ namespace ferry {
 // Ownership: owns the processes; spawner and drain must outlive it. The
 //   destructor kills what end() did not.
 // Threads: request_stop() and connections() are thread-safe; all else belongs
-// to
-//   one thread.
+//   to one thread.
 // Errors: load() and wait() say why the group is of no use: UNAVAILABLE with
 //   WORKER_LOST, or the error that a worker reported; CANCELLED after
 //   request_stop().
