@@ -12,6 +12,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -23,9 +24,11 @@ namespace {
 
 class BareService final : public v1::GenerationService::Service {
  public:
-  BareService() {
-    piece_.mutable_event()->mutable_output_chunk()->set_data(
-        std::string(kBarePieceBytes, 'x'));
+  BareService() : pieces_(kPieces) {
+    for (v1::GenerateResponse& piece : pieces_) {
+      piece.mutable_event()->mutable_output_chunk()->set_data(
+          std::string(kBarePieceBytes, 'x'));
+    }
   }
 
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
@@ -38,13 +41,17 @@ class BareService final : public v1::GenerationService::Service {
       grpc::ServerContext*, const v1::GenerateRequest* request,
       grpc::ServerWriter<v1::GenerateResponse>* writer) override {
     for (int i = 0; i < request->spec().num_images(); ++i) {
-      if (!writer->Write(piece_)) return grpc::Status::CANCELLED;
+      const size_t piece = static_cast<size_t>(i) % pieces_.size();
+      if (!writer->Write(pieces_[piece])) return grpc::Status::CANCELLED;
     }
     return grpc::Status::OK;
   }
 
  private:
-  v1::GenerateResponse piece_;
+  // More bytes than a cache holds: an output comes from memory, too.
+  static constexpr size_t kPieces = 64;
+
+  std::vector<v1::GenerateResponse> pieces_;
 };
 
 int run(int max_threads) {

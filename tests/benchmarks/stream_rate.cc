@@ -26,8 +26,8 @@ namespace {
 
 // Each with processes and connections of its own: what they happen to be like
 // stays for their lives.
-constexpr int kRounds = 5;
-constexpr int kPairs = 5;
+constexpr int kRounds = 15;
+constexpr int kPairs = 2;
 constexpr int kEdge = 2048;
 constexpr int kImages = 8;
 constexpr int64_t kOutputBytes = int64_t{kImages} * kEdge * kEdge * 3;
