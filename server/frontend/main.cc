@@ -3,13 +3,13 @@
 #include <iostream>
 #include <string>
 
-#include "absl/debugging/failure_signal_handler.h"
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "platform/base/clock.h"
 #include "platform/base/command_line.h"
 #include "platform/base/logging.h"
 #include "platform/base/version.h"
+#include "platform/os/crash_report.h"
 #include "platform/os/signal_watcher.h"
 #include "server/core/config_loader.h"
 #include "server/core/daemon_config.h"
@@ -85,6 +85,6 @@ int run(int argc, char* argv[]) {
 }  // namespace ferry
 
 int main(int argc, char* argv[]) {
-  absl::InstallFailureSignalHandler(absl::FailureSignalHandlerOptions());
+  ferry::report_crashes(argv[0]);
   return ferry::run(argc, argv);
 }

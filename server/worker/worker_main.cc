@@ -8,8 +8,6 @@
 #include <new>
 #include <string>
 
-#include "absl/debugging/failure_signal_handler.h"
-#include "absl/debugging/symbolize.h"
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,6 +16,7 @@
 #include "platform/base/command_line.h"
 #include "platform/base/fault_point.h"
 #include "platform/base/logging.h"
+#include "platform/os/crash_report.h"
 #include "platform/os/unique_fd.h"
 #include "server/ipc/worker_exit.h"
 #include "server/worker/dial_ferryd.h"
@@ -150,9 +149,8 @@ int run(int argc, char** argv) {
 }  // namespace ferry
 
 int main(int argc, char** argv) {
-  // A crash writes its stack where ferryd reads the last lines.
-  absl::InitializeSymbolizer(argv[0]);
-  absl::InstallFailureSignalHandler({});
+  // Where ferryd reads the last lines.
+  ferry::report_crashes(argv[0]);
   try {
     return ferry::run(argc, argv);
   } catch (const std::bad_alloc&) {
