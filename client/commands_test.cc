@@ -42,6 +42,7 @@ class CommandsTest : public ::testing::Test {
   }
 
   absl::StatusOr<Command> parse(const std::vector<std::string>& arguments) {
+    server_.publish();
     const absl::FlagSaver saver;
     std::vector<const char*> argv = {"ferryctl"};
     for (const std::string& argument : arguments) {

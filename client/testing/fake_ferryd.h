@@ -41,7 +41,8 @@ inline grpc::Status fake_error(grpc::StatusCode code, const std::string& reason,
 // A server with ferryd's API that does what a test tells it, over real gRPC.
 // For the client's handling of events, errors, bad bytes and cancels.
 //
-// Threads: set the fields before the calls; the rest is thread-safe.
+// Threads: set the fields, then publish() before the calls; the rest is
+//   thread-safe.
 class FakeFerryd final : public v1::GenerationService::Service {
  public:
   FakeFerryd() : health_(this), pipelines_(this) {
@@ -58,9 +59,11 @@ class FakeFerryd final : public v1::GenerationService::Service {
   }
   ~FakeFerryd() override {
     server_->Shutdown();
-    // Of gRPC's threads ThreadSanitizer sees only what they do under it.
-    MutexLock lock(&mutex_);
+    publish();
   }
+
+  // Of gRPC's threads ThreadSanitizer sees only what they do under the lock.
+  void publish() EXCLUDES_LOCK(mutex_) { MutexLock lock(&mutex_); }
 
   std::shared_ptr<grpc::Channel> channel() const { return channel_; }
 
