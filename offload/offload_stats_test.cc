@@ -69,7 +69,9 @@ TEST_F(OffloadStatsTest, WithOneSlotEveryCopyIsWaitedFor) {
   EXPECT_LT(stats.first_block_stall, stats.exposed_stall / 2);
   // The last copy may run still.
   EXPECT_GE(stats.timed_h2d_bytes, (3 * kBlocks - 1) * block_bytes);
-  EXPECT_NEAR(stats.h2d_gbps(), kGbps, kGbps / 50);
+  // A busy machine makes it less, and nothing more.
+  EXPECT_LT(stats.h2d_gbps(), 1.02 * kGbps);
+  EXPECT_GT(stats.h2d_gbps(), kGbps / 2);
 }
 
 TEST_F(OffloadStatsTest, NothingIsWaitedForThatIsThere) {
