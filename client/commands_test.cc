@@ -3,6 +3,8 @@
 #include "client/commands.h"
 
 #include <gmock/gmock.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/exit_codes.h"
 #include "client/flags.h"
+#include "client/testing/fake_events.h"
 #include "client/testing/fake_ferryd.h"
 
 namespace ferry {
