@@ -2,20 +2,14 @@
 
 #include <vector>
 
-#include "offload/component_role.h"
-
 namespace ferry {
 namespace {
 
 void set_slots(const OffloadConfig& config, int64_t slots,
                std::vector<PlannedComponent>* components) {
   for (PlannedComponent& component : *components) {
-    const bool is_gathered =
-        config.uses_allgather(component.role == ComponentRole::kTextEncoder
-                                  ? OffloadComponent::kTextEncoder
-                                  : OffloadComponent::kDit);
-    for (PlannedStack& stack : component.stacks) {
-      if (is_gathered) stack.slots = slots;
+    if (config.gathers(component.role)) {
+      for (PlannedStack& stack : component.stacks) stack.slots = slots;
     }
     set_slots(config, slots, &component.children);
   }
@@ -23,9 +17,12 @@ void set_slots(const OffloadConfig& config, int64_t slots,
 
 }  // namespace
 
-void set_gathered_slots(const OffloadConfig& config, int64_t slots,
-                        ResolvedPlan* plan) {
-  set_slots(config, slots, &plan->components);
+void choose_gathered_slots(const OffloadConfig& config,
+                           absl::FunctionRef<bool(const ResolvedPlan&)> fits,
+                           ResolvedPlan* plan) {
+  if (config.effective_group_size() == 1) return;
+  set_slots(config, kGatheredSlots, &plan->components);
+  if (!fits(*plan)) set_slots(config, 0, &plan->components);
 }
 
 }  // namespace ferry

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "absl/functional/function_ref.h"
 #include "offload/offload_config.h"
 #include "offload/resolved_plan.h"
 
@@ -14,9 +15,11 @@ namespace ferry {
 // Nothing else would use the memory: what is gathered has no resident blocks.
 inline constexpr int64_t kGatheredSlots = 3;
 
-// Gives the rings that ranks gather so many slots; 0: as many as the backend
-// takes. REQUIRES: the policy gathers.
-void set_gathered_slots(const OffloadConfig& config, int64_t slots,
-                        ResolvedPlan* plan);
+// Gives the rings that ranks gather so many slots, if the plan fits then; else
+// 0, which is as many as the backend takes. All ranks decide the same if `fits`
+// does.
+void choose_gathered_slots(const OffloadConfig& config,
+                           absl::FunctionRef<bool(const ResolvedPlan&)> fits,
+                           ResolvedPlan* plan);
 
 }  // namespace ferry

@@ -154,11 +154,7 @@ class Maker {
                  std::string name) {
     PlacementPlan::Ring ring;
     ring.options.name = std::move(name);
-    ring.is_gathered =
-        config_.effective_group_size() > 1 &&
-        config_.uses_allgather(component.role == ComponentRole::kTextEncoder
-                                   ? OffloadComponent::kTextEncoder
-                                   : OffloadComponent::kDit);
+    ring.is_gathered = config_.gathers(component.role);
     ring.component_hooks = module_.hooks(component.module);
     for (const PlannedBlock& block : stack.blocks) {
       TensorGroup group = take(block.module, block.path);

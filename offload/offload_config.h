@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "offload/component_role.h"
 #include "offload/omni_diffusion_config.h"
 
 namespace ferry {
@@ -117,6 +118,13 @@ class OffloadConfig {
   const DiffusionParallelConfig& parallel_config() const { return parallel_; }
   // Ranks that the parallel configuration makes one group; at least 1.
   int64_t group_size() const { return group_size_; }
+  // Whether ranks gather the blocks of components of this role.
+  bool gathers(ComponentRole role) const {
+    return effective_group_size() > 1 &&
+           uses_allgather(role == ComponentRole::kTextEncoder
+                              ? OffloadComponent::kTextEncoder
+                              : OffloadComponent::kDit);
+  }
   // Ranks that share block images: group_size(), or 1 when nothing is gathered.
   int64_t effective_group_size() const {
     return any_allgather() ? group_size_ : 1;

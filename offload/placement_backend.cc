@@ -270,26 +270,29 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::try_policy(
                    resolve_offload_plan(module.tree(), config));
   RETURN_IF_ERROR(choose_residents(config, {slots()}, budget_bytes,
                                    rounding_bytes(plan), &plan));
-  choose_gathered_slots(config, device_bytes, &plan);
+  if (!options_.slots.has_value()) {
+    choose_gathered_slots(
+        config,
+        [&](const ResolvedPlan& larger) {
+          return leaves_room(larger, config, device_bytes);
+        },
+        &plan);
+  }
   MemoryNeeds needs = needs_of(plan, config);
   RETURN_IF_ERROR(
       check_memory_needs(needs, memory_limits(module, device_bytes)));
   return Choice{config, std::move(plan), std::move(needs), ""};
 }
 
-// Of the device alone, which is the same for all ranks.
-void PlacementBackend::choose_gathered_slots(const OffloadConfig& config,
-                                             int64_t device_bytes,
-                                             ResolvedPlan* plan) const {
-  if (options_.slots || config.effective_group_size() == 1) return;
-  set_gathered_slots(config, kGatheredSlots, plan);
+bool PlacementBackend::leaves_room(const ResolvedPlan& plan,
+                                   const OffloadConfig& config,
+                                   int64_t device_bytes) const {
   const MemoryNeeds needs = needs_of(
-      *plan, config.with_default_headroom(device_bytes / kHeadroomDivisor));
-  for (const MemoryNeed& need : needs.device) {
-    if (need.bytes() <= device_bytes) continue;
-    set_gathered_slots(config, 0, plan);
-    return;
-  }
+      plan, config.with_default_headroom(device_bytes / kHeadroomDivisor));
+  return std::all_of(needs.device.begin(), needs.device.end(),
+                     [device_bytes](const MemoryNeed& need) {
+                       return need.bytes() <= device_bytes;
+                     });
 }
 
 MemoryNeeds PlacementBackend::needs_of(const ResolvedPlan& plan,

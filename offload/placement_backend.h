@@ -129,10 +129,10 @@ class PlacementBackend final : public OffloadBackend {
                                     int64_t device_bytes) const;
 
   int slots() const { return options_.slots.value_or(2); }
-  // Chooses the slots of what is gathered: enough of `device_bytes` is left to
-  // activations.
-  void choose_gathered_slots(const OffloadConfig& config, int64_t device_bytes,
-                             ResolvedPlan* plan) const;
+  // Whether enough of `device_bytes` is left to activations. (Of the device
+  // alone, which is the same for all ranks.)
+  bool leaves_room(const ResolvedPlan& plan, const OffloadConfig& config,
+                   int64_t device_bytes) const;
   // With what is lost to the granularity of allocations.
   MemoryNeeds needs_of(const ResolvedPlan& plan,
                        const OffloadConfig& config) const;

@@ -28,11 +28,6 @@ Phase phase_of(ComponentRole role) {
   return kDenoise;
 }
 
-OffloadComponent kind_of(ComponentRole role) {
-  return role == ComponentRole::kTextEncoder ? OffloadComponent::kTextEncoder
-                                             : OffloadComponent::kDit;
-}
-
 // Does the work of compute_memory_needs().
 class Counter {
  public:
@@ -100,9 +95,8 @@ class Counter {
   }
 
   void add_ring(const PlannedComponent& component, const PlannedStack& stack) {
-    const int64_t ranks = config_.uses_allgather(kind_of(component.role))
-                              ? config_.effective_group_size()
-                              : 1;
+    const int64_t ranks =
+        config_.gathers(component.role) ? config_.effective_group_size() : 1;
     const int64_t slots = stack.slots > 0 ? stack.slots : options_.slots;
     int64_t streamed = 0;
     int64_t largest = 0;

@@ -21,7 +21,7 @@ TransferChoice choose_transfer(const TransferNeeds& needs,
   const double local = seconds(needs.local_bytes, rates.h2d_together);
   const double gathered =
       std::max(seconds(needs.gathered_bytes / needs.ranks, rates.h2d_together),
-               seconds(needs.gathered_bytes, rates.gather));
+               seconds(needs.gathered_bytes, rates.gather_beside_copies));
   TransferChoice choice;
   choice.gathers = gathered < kWorthIt * local;
   choice.reason = absl::StrFormat(
@@ -32,7 +32,7 @@ TransferChoice choose_transfer(const TransferNeeds& needs,
       choice.gathers ? "ranks gather" : "each rank copies for itself",
       needs.gathered_bytes, needs.ranks, gathered * 1e3, needs.local_bytes,
       local * 1e3, rates.h2d_alone / 1e9, rates.h2d_together / 1e9,
-      rates.gather_alone / 1e9, rates.gather / 1e9);
+      rates.gather_alone / 1e9, rates.gather_beside_copies / 1e9);
   return choice;
 }
 

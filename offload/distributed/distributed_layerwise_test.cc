@@ -5,17 +5,26 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <future>
+#include <memory>
 #include <random>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "offload/forward_output.h"
+#include "offload/model_hook.h"
 #include "offload/offload_stats.h"
+#include "offload/offloadable_module.h"
+#include "offload/placement_backend.h"
 #include "offload/testing/checked_platform.h"
 #include "offload/testing/toy_group.h"
 #include "offload/testing/toy_module.h"
+#include "platform/base/clock.h"
 #include "platform/device/simulated/fault_plan.h"
 #include "platform/distributed/in_process/in_process_group.h"
 #include "platform/distributed/testing/rank_threads.h"
@@ -176,6 +185,53 @@ TEST(DistributedLayerwiseTest, APassThatIsAbandonedIsMadeToTheEnd) {
     }
     group.expect_request(1, 2);
   });
+  EXPECT_THAT(group.violations(), IsEmpty());
+}
+
+// Stays in a block until `is_over`, or for a minute.
+class StayHook final : public ModelHook {
+ public:
+  explicit StayHook(std::function<bool()> is_over)
+      : is_over_(std::move(is_over)) {}
+  const std::string& name() const override { return name_; }
+  absl::Status pre_forward() override {
+    const Clock& clock = Clock::real();
+    const absl::Duration deadline = clock.monotonic() + absl::Minutes(1);
+    while (!is_over_()) {
+      if (clock.monotonic() > deadline) {
+        return absl::DeadlineExceededError("it is never over");
+      }
+      std::this_thread::yield();
+    }
+    return absl::OkStatus();
+  }
+  absl::Status post_forward(ForwardOutput& /*output*/) override {
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::string name_ = "stay";
+  const std::function<bool()> is_over_;
+};
+
+TEST(DistributedLayerwiseTest, AShareIsCopiedBeforeThereIsASlotForItsBlock) {
+  ToyGroupOptions options = options_for(2);
+  options.slots = 1;
+  ToyGroup group(options);
+  ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+  const PlacementBackend& backend = *group.rank(0).backend;
+  group.expect_request(0, 1);
+  const int64_t one_pass = backend.stats().h2d_bytes;
+  // The only slot has the first block, and keeps it until more is copied.
+  ToyModule& module = *group.rank(0).module;
+  const OffloadableBlock& first = module.components()[0].stacks[0].blocks[0];
+  ASSERT_EQ(module.hooks(first.module)->add(std::make_unique<StayHook>([&] {
+    const int64_t copied = backend.stats().h2d_bytes - one_pass;
+    return copied >= 2 * one_pass / options.toy.blocks;
+  })),
+            absl::OkStatus());
+  group.expect_request(0, 1);
+  EXPECT_EQ(backend.stats().h2d_bytes, 2 * one_pass);
   EXPECT_THAT(group.violations(), IsEmpty());
 }
 

@@ -67,7 +67,7 @@ class Measurement {
     RETURN_IF_ERROR(vote_on_start(group_, mine, "copied"));
     mine = gather_at(&rates.gather_alone);
     RETURN_IF_ERROR(vote_on_start(group_, mine, "gathered"));
-    mine = gather_beside_copies_at(&rates.gather);
+    mine = gather_beside_copies_at(&rates.gather_beside_copies);
     RETURN_IF_ERROR(vote_on_start(group_, mine, "gathered beside copies"));
     return slowest(rates);
   }
@@ -137,7 +137,7 @@ class Measurement {
   absl::StatusOr<TransferRates> slowest(const TransferRates& rates) {
     using Rates = std::array<double, 4>;
     const Rates mine = {rates.h2d_alone, rates.h2d_together, rates.gather_alone,
-                        rates.gather};
+                        rates.gather_beside_copies};
     std::vector<Rates> all(static_cast<size_t>(group_.size()));
     RETURN_IF_ERROR(group_.control->all_gather(
         mine.data(), all.data(), sizeof(mine), group_.start_timeout));

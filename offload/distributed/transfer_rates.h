@@ -18,7 +18,7 @@ struct TransferRates {
   // while each rank copies its next share, as it does in a pass, until both are
   // there. The two may share a link or an engine.
   double gather_alone = 0;
-  double gather = 0;
+  double gather_beside_copies = 0;
 };
 
 // Measures them with copies and gathers of some megabytes, less where a device

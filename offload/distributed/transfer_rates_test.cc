@@ -66,11 +66,11 @@ TEST(TransferRatesTest, AreTheSlowestRanks) {
         EXPECT_GT(rate, 0);
         EXPECT_LE(rate, 0.1e9);
       }
-      EXPECT_GT(each->gather, 0);
+      EXPECT_GT(each->gather_beside_copies, 0);
       EXPECT_EQ(each->h2d_alone, rates[0]->h2d_alone);
       EXPECT_EQ(each->h2d_together, rates[0]->h2d_together);
       EXPECT_EQ(each->gather_alone, rates[0]->gather_alone);
-      EXPECT_EQ(each->gather, rates[0]->gather);
+      EXPECT_EQ(each->gather_beside_copies, rates[0]->gather_beside_copies);
     }
   }
 }
@@ -81,7 +81,7 @@ TEST(TransferRatesTest, WhatArrivesInAGatherCounts) {
   // All shares, of which the link carries those of the other ranks.
   constexpr double kMost = kGatherGbps * 1e9 * kRanks / (kRanks - 1);
   EXPECT_LE(rates[0]->gather_alone, kMost);
-  EXPECT_LE(rates[0]->gather, kMost);
+  EXPECT_LE(rates[0]->gather_beside_copies, kMost);
 }
 
 TEST(TransferRatesTest, AGatherInAPassIsNoFasterThanTheCopiesBesideIt) {
@@ -89,7 +89,7 @@ TEST(TransferRatesTest, AGatherInAPassIsNoFasterThanTheCopiesBesideIt) {
   const auto rates = measure({10, kCopyGbps});
   ASSERT_EQ(rates[0].status(), absl::OkStatus());
   // Each share comes over a link of its own.
-  EXPECT_LE(rates[0]->gather, kRanks * kCopyGbps * 1e9);
+  EXPECT_LE(rates[0]->gather_beside_copies, kRanks * kCopyGbps * 1e9);
 }
 
 TEST(TransferRatesTest, WithoutMemoryNobodyMeasures) {
