@@ -242,7 +242,7 @@ bool WorkerGate::listen_to(Stranger& stranger) {
 void WorkerGate::refuse(const Stranger& stranger, const absl::Status& why) {
   send_line(stranger.socket, format_answer(why));
   if (log_budget_.take(clock_.monotonic())) {
-    log_warning("a worker was refused",
+    log_warning("a worker was not let in",
                 {{"peer", stranger.peer},
                  {"why", why.message()},
                  {"dropped_lines", log_budget_.take_dropped()}});

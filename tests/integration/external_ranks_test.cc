@@ -111,8 +111,9 @@ TEST_F(ExternalRanksTest, WithAnotherTokenTheyAreNotLetIn) {
   ASSERT_TRUE(exit.has_value());
   EXPECT_EQ(exit->code, kNotLetIn);
   EXPECT_THAT(worker->read_stderr(), HasSubstr("refuses this worker"));
-  EXPECT_TRUE(eventually(
-      [&] { return absl::StrContains(daemon.log(), "a worker was refused"); }));
+  EXPECT_TRUE(eventually([&] {
+    return absl::StrContains(daemon.log(), "a worker was not let in");
+  }));
   EXPECT_THAT(daemon.log(), Not(HasSubstr("0123456789abcdef")));
   EXPECT_THAT(daemon.log(), Not(HasSubstr("fedcba9876543210")));
 }
