@@ -14,10 +14,10 @@
 #include "platform/base/clock.h"
 #include "tests/fault/faults.h"
 #include "tests/fault/group_fixture.h"
+#include "tests/fault/sharing_options.h"
 #include "tests/support/child_process.h"
 #include "tests/support/error_details.h"
 #include "tests/support/files.h"
-#include "tests/support/packages.h"
 
 namespace ferry {
 namespace {
@@ -35,19 +35,8 @@ class FlightRecordsTest : public GroupFixture {
 
   // Ranks that gather weights.
   Daemon::Options options() const {
-    const std::string package = make_package();
-    Daemon::Options options = faults_.daemon_options("group", package);
-    options.pipelines.clear();
-    const std::string config = make_directory("config") + "/ferryd.txtpb";
-    write_file(
-        config,
-        absl::StrCat("pipelines { name: \"group\" path: \"", package,
-                     "\" ranks: ", kRanks,
-                     " offload { mode: \"layer\" components: \"dit\" "
-                     "layer_options { component: \"dit\" weight_transfer: "
-                     "\"allgather\" } } }"));
-    options.flags.push_back("--config=" + config);
-    options.flags.push_back("--platform=simulated");
+    Daemon::Options options = sharing_options(faults_, "allgather");
+    options.flags.push_back(absl::StrCat("--ranks=", kRanks));
     return options;
   }
 

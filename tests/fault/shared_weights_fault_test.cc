@@ -11,9 +11,8 @@
 #include "tests/fault/expectations.h"
 #include "tests/fault/faults.h"
 #include "tests/fault/group_fixture.h"
+#include "tests/fault/sharing_options.h"
 #include "tests/support/error_details.h"
-#include "tests/support/files.h"
-#include "tests/support/packages.h"
 #include "tests/support/processes.h"
 
 namespace ferry {
@@ -32,22 +31,10 @@ class SharedWeightsFixture : public GroupFixture {
   virtual std::string transfer() const { return "allgather"; }
 
   Daemon::Options options() const {
-    Daemon::Options options = faults_.daemon_options("group", make_package());
-    options.pipelines.clear();
+    Daemon::Options options = sharing_options(faults_, transfer());
     for (const std::string& flag : group_flags(kRanks)) {
       options.flags.push_back(flag);
     }
-    const std::string config = make_directory("config") + "/ferryd.txtpb";
-    write_file(
-        config,
-        absl::StrCat("pipelines { name: \"group\" path: \"", make_package(),
-                     "\" offload { mode: \"layer\" components: \"dit\" "
-                     "layer_options { component: \"dit\" "
-                     "weight_transfer: \"",
-                     transfer(), "\" } } }"));
-    options.flags.push_back("--config=" + config);
-    options.flags.push_back("--platform=simulated");
-    options.flags.push_back("--simulated_check");
     return options;
   }
 
