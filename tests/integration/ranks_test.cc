@@ -118,14 +118,14 @@ class RanksTest : public DaemonFixture {
         manifest,
         absl::StrReplaceAll(read_file(manifest).value_or(""),
                             {{"min_edge: 16", absl::StrCat("min_edge: ", edge)},
-                             {"max_edge: 128", "max_edge: 1024"},
-                             {"max_pixels: 16384", "max_pixels: 1048576"},
+                             {"max_edge: 128", "max_edge: 2048"},
+                             {"max_pixels: 16384", "max_pixels: 4194304"},
                              {"height: 32", absl::StrCat("height: ", edge)},
                              {"width: 32", absl::StrCat("width: ", edge)}}));
     return package;
   }
 
-  // Three ranks of such a package whose devices hold six tenths of the weights,
+  // Three ranks of such a package whose devices hold two thirds of the weights,
   // which they copy at this rate. They make the same pictures as one that
   // copies nothing.
   void expect_choice(int edge, double h2d_gbps, const std::string& reason,
@@ -135,10 +135,11 @@ class RanksTest : public DaemonFixture {
         start_ready({{},
                      {"--config=" + write_config("ranks: 3", package),
                       "--platform=simulated", "--simulated_check",
-                      "--simulated_device_memory=550000",
+                      "--simulated_device_memory=720000",
                       absl::StrCat("--simulated_h2d_gbps=", h2d_gbps)}});
-    EXPECT_EQ(pictures(daemon, 3, edge),
-              pictures_of_one_rank(3, package, edge));
+    // Too large to be shown.
+    EXPECT_TRUE(pictures(daemon, 3, edge) ==
+                pictures_of_one_rank(3, package, edge));
     const v1::OffloadReport report = daemon.get_pipeline(kPipeline).offload();
     EXPECT_EQ(report.strategy(), "distributed_layer_wise");
     EXPECT_GT(report.streamed_bytes(), 0);
@@ -306,7 +307,7 @@ TEST_F(RanksTest, GatherOnWhereTheirBlocksAreQuick) {
 
 // The weights come while the blocks before run, in either way.
 TEST_F(RanksTest, LoadAgainAndCopyWhereTheirBlocksAreSlow) {
-  expect_choice(768, 0.03, "; each rank copies for itself: for a pass, ", true);
+  expect_choice(2048, 0.02, "; each rank copies for itself: for a pass, ", true);
 }
 
 // Ranks that gather wait for nobody whose request is refused, and each answer
