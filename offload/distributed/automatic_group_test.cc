@@ -214,8 +214,12 @@ TEST(AutomaticGroupTest, NothingIsMeasuredForThosePoliciesThatSay) {
 
 TEST(AutomaticGroupTest, GathersOnWhereComputeIsShort) {
   ToyGroup group(confirming_options(absl::Milliseconds(1)));
+  const UniqueFd file(::dup(group.rank(0).group.images.get()));
   enable_and_confirm(group);
   expect_gathers(group);
+  // It is final.
+  EXPECT_GT(::lseek(file.get(), 0, SEEK_END), 0);
+  EXPECT_FALSE(SharedImages::clear(file.get()).ok());
   EXPECT_THAT(group.rank(3).backend->reason(),
               HasSubstr("; to run its 9 blocks takes "));
 }
