@@ -196,7 +196,7 @@ TEST_F(BlockImageTest, SharesOfAFewBytesAreZerosOnMostRanks) {
 // What copies come back as tensors that each rank may write.
 TEST_F(BlockImageTest, ReleasedFromSharedImagesTheyAreCopies) {
   const UniqueFd file = *make_shared_memory("ferry-host");
-  SharedImages images(UniqueFd(::dup(file.get())), /*writes=*/true);
+  SharedImages images(file.get(), /*writes=*/true);
   auto image = *BlockImage::pack_shared(device(), c10::Device(c10::kCPU),
                                         group_, images);
   EXPECT_TRUE(image->is_shared());
@@ -206,7 +206,7 @@ TEST_F(BlockImageTest, ReleasedFromSharedImagesTheyAreCopies) {
   ASSERT_EQ(image->release(), absl::OkStatus());
   expect_values();
   group_.tensors[0].tensor.fill_(3);
-  SharedImages readers(UniqueFd(::dup(file.get())), /*writes=*/false);
+  SharedImages readers(file.get(), /*writes=*/false);
   const HostArena other = *readers.add(device(), image->bytes(), "block",
                                        [](char* /*data*/) { FAIL(); });
   HostAccess access = *other.access(AccessKind::kRead, 0, image->bytes());

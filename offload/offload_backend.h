@@ -2,7 +2,9 @@
 
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "offload/offload_config.h"
 #include "offload/offload_stats.h"
 #include "offload/offloadable_module.h"
@@ -41,6 +43,18 @@ class OffloadBackend {
   // before enable(). When it is disabled already: OK, and nothing changes.
   virtual absl::Status disable() = 0;
   virtual bool is_enabled() const = 0;
+
+  // Whether what it carries out is worth it, now that blocks can run: true
+  // where that needed no proof. Else calls `run`, which makes a small request,
+  // and false says that there is something better, and why is the group's to
+  // say: whoever owns the pipeline then drops it, after this backend, loads it
+  // again, and gives it to another backend of the same group.
+  // Once after enable(), by all ranks of a group, with the same answer or
+  // error.
+  virtual absl::StatusOr<bool> confirm(
+      absl::FunctionRef<absl::Status()> /*run*/) {
+    return true;
+  }
 
   // Hints for ranks that gather weights together: the denoising loop's next
   // step is its last one, and the weights that it needs are not needed again.

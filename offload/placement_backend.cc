@@ -18,6 +18,8 @@
 #include "offload/choose_slots.h"
 #include "offload/component_role.h"
 #include "offload/distributed/choose_transfer.h"
+#include "offload/distributed/measure_compute.h"
+#include "offload/distributed/pass_engine.h"
 #include "offload/distributed/schedule_digest.h"
 #include "offload/distributed/shared_images.h"
 #include "offload/distributed/start_vote.h"
@@ -58,12 +60,19 @@ int64_t held_bytes(const OffloadableModule& module) {
 }
 
 // Blocks of DiTs that do not stay.
-int64_t bytes_streamed(const ResolvedPlan& plan) {
+struct Streamed {
+  int64_t blocks = 0;
   int64_t bytes = 0;
-  const auto add = [&bytes](const PlannedComponent& component) {
+};
+
+Streamed streamed(const ResolvedPlan& plan) {
+  Streamed sum;
+  const auto add = [&sum](const PlannedComponent& component) {
     for (const PlannedStack& stack : component.stacks) {
       for (const PlannedBlock& block : stack.blocks) {
-        if (!block.resident) bytes += block.image_bytes;
+        if (block.resident) continue;
+        ++sum.blocks;
+        sum.bytes += block.image_bytes;
       }
     }
   };
@@ -72,7 +81,7 @@ int64_t bytes_streamed(const ResolvedPlan& plan) {
     add(component);
     for (const PlannedComponent& child : component.children) add(child);
   }
-  return bytes;
+  return sum;
 }
 
 }  // namespace
@@ -91,6 +100,9 @@ absl::Status PlacementBackend::enable(OffloadableModule& module) {
   if (is_enabled()) {
     return absl::FailedPreconditionError("offloading is enabled already");
   }
+  if (group_ != nullptr && !group_->not_worth_it.empty()) {
+    RETURN_IF_ERROR(clear_group());
+  }
   auto decision = decide(module);
   if (is_together()) {
     RETURN_IF_ERROR(place_together(decision));
@@ -103,7 +115,53 @@ absl::Status PlacementBackend::enable(OffloadableModule& module) {
   plan_ = std::move(choice.plan);
   reason_ = std::move(choice.reason);
   needs_ = std::move(choice.needs);
+  trial_ = std::move(choice.trial);
+  if (!trial_.has_value()) end_choice();
   return absl::OkStatus();
+}
+
+absl::StatusOr<bool> PlacementBackend::confirm(
+    absl::FunctionRef<absl::Status()> run) {
+  if (!trial_.has_value()) return true;
+  Trial trial = *std::exchange(trial_, std::nullopt);
+  PassEngine& engine = *weights_.engine();
+  ASSIGN_OR_RETURN(
+      trial.needs.compute,
+      measure_compute(*group_, engine, trial.needs.gathered_bytes, run));
+  const TransferChoice transfer = choose_transfer(trial.needs, trial.rates);
+  RETURN_IF_ERROR(vote_on_start(
+      *group_->choice, group_->start_timeout,
+      transfer.gathers ? seal_images() : engine.leave(), "confirmed"));
+  if (transfer.gathers) {
+    reason_ = absl::StrCat(trial.reason, "; ", transfer.reason);
+    end_choice();
+  } else {
+    group_->not_worth_it = transfer.reason;
+  }
+  return transfer.gathers;
+}
+
+absl::Status PlacementBackend::seal_images() const {
+  if (!group_->images.valid() || group_->rank() != 0) return absl::OkStatus();
+  return SharedImages::seal(group_->images.get());
+}
+
+void PlacementBackend::end_choice() {
+  if (group_ == nullptr) return;
+  group_->choice.reset();
+  group_->images.reset();
+}
+
+absl::Status PlacementBackend::clear_group() {
+  // Its part of the device's memory, and of what was computed with.
+  group_->weights.reset();
+  platform_.device()->empty_cache();
+  if (!group_->images.valid()) return absl::OkStatus();
+  RETURN_IF_ERROR(vote_on_start(*group_, absl::OkStatus(), "given up"));
+  const absl::Status cleared = group_->rank() == 0
+                                   ? SharedImages::clear(group_->images.get())
+                                   : absl::OkStatus();
+  return vote_on_start(*group_, cleared, "cleared");
 }
 
 absl::Status PlacementBackend::place_together(
@@ -111,18 +169,19 @@ absl::Status PlacementBackend::place_together(
   RETURN_IF_ERROR(vote_on_start(
       *group_, decision.status(),
       decision.ok() ? schedule_digest(decision->plan, group_->size()) : ""));
-  if (group_->images.valid()) return place_shared(decision->plan);
+  if (group_->images.valid()) return place_shared(*decision);
   return vote_on_placing(weights_.place(decision->plan), "placed");
 }
 
-absl::Status PlacementBackend::place_shared(const PlacementPlan& plan) {
-  SharedImages images(std::move(group_->images), group_->rank() == 0);
+absl::Status PlacementBackend::place_shared(const Decision& decision) {
+  const bool is_final = !decision.choice.trial.has_value();
+  SharedImages images(group_->images.get(), group_->rank() == 0);
   // What rank 0 writes the others map.
   for (const bool writes : {true, false}) {
     absl::Status placed;
     if (images.writes() == writes) {
-      placed = weights_.place(plan, &images);
-      if (placed.ok() && writes) placed = images.seal();
+      placed = weights_.place(decision.plan, &images);
+      if (placed.ok() && writes && is_final) placed = seal_images();
     }
     RETURN_IF_ERROR(vote_on_placing(placed, writes ? "written" : "mapped"));
   }
@@ -132,7 +191,10 @@ absl::Status PlacementBackend::place_shared(const PlacementPlan& plan) {
 absl::Status PlacementBackend::vote_on_placing(const absl::Status& mine,
                                                absl::string_view digest) {
   absl::Status vote = vote_on_start(*group_, mine, digest);
-  if (!vote.ok()) weights_.abandon();
+  if (vote.ok()) return vote;
+  weights_.abandon();
+  // Some ranks may have sealed it.
+  group_->images.reset();
   return vote;
 }
 
@@ -190,10 +252,13 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose(
 absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose_automatically(
     const OffloadableModule& module, int64_t free_bytes) const {
   absl::StatusOr<Choice> alone = choose_alone(module, free_bytes);
+  if (alone.ok() && group_ != nullptr && !group_->not_worth_it.empty()) {
+    absl::StrAppend(&alone->reason, "; ", group_->not_worth_it);
+  }
   if (!may_gather()) return alone;
   // To measure is a call of all ranks, be it for one of them.
   const bool streams = alone.ok() && alone->config.is_distributed() &&
-                       bytes_streamed(alone->plan) > 0;
+                       streamed(alone->plan).bytes > 0;
   ASSIGN_OR_RETURN(
       const uint64_t some_streams,
       group_->control->all_reduce_or(streams ? 1 : 0, group_->start_timeout));
@@ -212,12 +277,23 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose_automatically(
                     rates.status().message());
     return alone;
   }
-  const TransferChoice transfer =
-      choose_transfer({group_->size(), bytes_streamed(alone->plan),
-                       bytes_streamed(gathered->plan)},
-                      *rates);
-  gathered->reason = alone->reason;
-  Choice& chosen = transfer.gathers ? *gathered : *alone;
+  return choose_by_rates(*std::move(alone), *std::move(gathered), *rates);
+}
+
+PlacementBackend::Choice PlacementBackend::choose_by_rates(
+    Choice alone, Choice gathered, const TransferRates& rates) const {
+  const Streamed blocks = streamed(gathered.plan);
+  TransferNeeds needs;
+  needs.ranks = group_->size();
+  needs.local_bytes = streamed(alone.plan).bytes;
+  needs.gathered_bytes = blocks.bytes;
+  needs.blocks = blocks.blocks;
+  const TransferChoice transfer = choose_transfer(needs, rates);
+  if (transfer.gathers && group_->choice != nullptr) {
+    gathered.trial = Trial{needs, rates, alone.reason};
+  }
+  gathered.reason = alone.reason;
+  Choice& chosen = transfer.gathers ? gathered : alone;
   absl::StrAppend(&chosen.reason, "; ", transfer.reason);
   return std::move(chosen);
 }
@@ -281,7 +357,7 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::try_policy(
   MemoryNeeds needs = needs_of(plan, config);
   RETURN_IF_ERROR(
       check_memory_needs(needs, memory_limits(module, device_bytes)));
-  return Choice{config, std::move(plan), std::move(needs), ""};
+  return Choice{config, std::move(plan), std::move(needs), "", std::nullopt};
 }
 
 bool PlacementBackend::leaves_room(const ResolvedPlan& plan,

@@ -4,10 +4,13 @@
 #include <optional>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "offload/distributed/choose_transfer.h"
 #include "offload/distributed/rank_group.h"
+#include "offload/distributed/transfer_rates.h"
 #include "offload/host_memory_left.h"
 #include "offload/offload_backend.h"
 #include "offload/offload_config.h"
@@ -58,7 +61,8 @@ struct PlacementBackendOptions {
 // none, distributed_layer_wise and model_level that fits. Where blocks are
 // streamed then, a group whose devices are joined measures what is faster, to
 // gather all blocks, or that each rank copies those that do not stay
-// (choose_transfer.h).
+// (choose_transfer.h). If it gathers, confirm() measures compute too; what is
+// not worth it is not given back, and the group gathers nothing any more.
 //
 //   disabled ──enable() OK──► enabled ──disable() OK──► disabled
 //
@@ -73,6 +77,7 @@ class PlacementBackend final : public OffloadBackend {
 
   OffloadStrategy strategy() const override { return effective_.strategy(); }
   absl::Status enable(OffloadableModule& module) override;
+  absl::StatusOr<bool> confirm(absl::FunctionRef<absl::Status()> run) override;
   absl::Status disable() override { return weights_.take_down(); }
   void begin_last_step() override;
   void end_generation() override;
@@ -87,12 +92,21 @@ class PlacementBackend final : public OffloadBackend {
   std::string reason() const override { return is_enabled() ? reason_ : ""; }
 
  private:
+  // Gathering that compute may show not to be worth it.
+  struct Trial {
+    TransferNeeds needs;
+    TransferRates rates;
+    // Of the choice, without the transfer's.
+    std::string reason;
+  };
   // A policy and what it makes of a module.
   struct Choice {
     OffloadConfig config;
     ResolvedPlan plan;
     MemoryNeeds needs;
     std::string reason;
+    // None where the choice is final.
+    std::optional<Trial> trial;
   };
 
   // What enable() does, without the group.
@@ -117,6 +131,9 @@ class PlacementBackend final : public OffloadBackend {
                                 int64_t free_bytes) const;
   absl::StatusOr<Choice> choose_automatically(const OffloadableModule& module,
                                               int64_t free_bytes) const;
+  // Of two that fit, by how fast weights come in either way.
+  Choice choose_by_rates(Choice alone, Choice gathered,
+                         const TransferRates& rates) const;
   // With a headroom, if there is none.
   OffloadConfig automatic_config(int64_t free_bytes) const;
   absl::StatusOr<Choice> choose_alone(const OffloadableModule& module,
@@ -143,10 +160,16 @@ class PlacementBackend final : public OffloadBackend {
   // What the granularity of allocations may cost.
   int64_t rounding_bytes(const ResolvedPlan& plan) const;
 
+  // On all ranks, what a pipeline that was given up has left.
+  absl::Status clear_group();
+  // As rank 0: no rank can change the size of what is shared.
+  absl::Status seal_images() const;
+  // Lets go of what only a choice that is not final needs.
+  void end_choice();
   // All ranks place their weights, or none does.
   absl::Status place_together(const absl::StatusOr<Decision>& decision);
   // The same, with one copy on the host of what each rank needs whole.
-  absl::Status place_shared(const PlacementPlan& plan);
+  absl::Status place_shared(const Decision& decision);
   absl::Status vote_on_placing(const absl::Status& mine,
                                absl::string_view digest);
 
@@ -163,6 +186,7 @@ class PlacementBackend final : public OffloadBackend {
   ResolvedPlan plan_;
   std::string reason_;
   MemoryNeeds needs_;
+  std::optional<Trial> trial_;
   PlacedWeights weights_;
 };
 

@@ -3,23 +3,32 @@
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "offload/distributed/shared_images.h"
 #include "offload/offload_config.h"
 #include "offload/offload_stats.h"
 #include "offload/placement_backend.h"
 #include "offload/testing/checked_platform.h"
 #include "offload/testing/toy_group.h"
+#include "offload/testing/toy_module.h"
 #include "platform/device/device_arena.h"
 #include "platform/device/host_arena.h"
 #include "platform/device/simulated/fault_plan.h"
 #include "platform/device/simulated/simulated_device.h"
 #include "platform/device/simulated/simulated_platform.h"
 #include "platform/device/stream_lease.h"
+#include "platform/distributed/in_process/in_process_group.h"
 #include "platform/distributed/testing/rank_threads.h"
+#include "platform/os/unique_fd.h"
 
 namespace ferry {
 namespace {
@@ -30,6 +39,8 @@ using testing::IsEmpty;
 using testing::Not;
 
 constexpr int kRanks = 4;
+// Of a block: then its pass takes longer than what confirming_options() copies.
+constexpr absl::Duration kLong = absl::Milliseconds(30);
 
 // Half of the weights fit. A copy of the others takes some 8 ms, or what it
 // takes with another rate.
@@ -62,8 +73,7 @@ void lose(SimulatedDevice& device) {
 
 // All ranks have chosen the same, for the same reason, and compute what one
 // does.
-void expect_agreement(ToyGroup& group, const std::string& reason) {
-  ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+void expect_alike(ToyGroup& group, const std::string& reason) {
   for (int rank = 0; rank < kRanks; ++rank) {
     const PlacementBackend& backend = *group.rank(rank).backend;
     EXPECT_EQ(backend.strategy(), OffloadStrategy::kDistributedLayerWise);
@@ -72,6 +82,66 @@ void expect_agreement(ToyGroup& group, const std::string& reason) {
   }
   run_ranks(kRanks, [&](int rank) { group.expect_request(rank, 1 + rank); });
   EXPECT_THAT(group.violations(), IsEmpty());
+}
+
+void expect_agreement(ToyGroup& group, const std::string& reason) {
+  ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+  expect_alike(group, reason);
+}
+
+// For a pass, to gather takes some 50 ms, and to copy some 180 ms, so that much
+// can come between when they are measured.
+ToyGroupOptions confirming_options(absl::Duration block_time) {
+  ToyGroupOptions options =
+      automatic_options(/*gather_gbps=*/5, /*h2d_gbps=*/0.0002);
+  options.confirms = true;
+  options.block_time = block_time;
+  return options;
+}
+
+// Two passes.
+absl::Status run_request(ToyGroup& group, int rank) {
+  ToyModule& module = *group.rank(rank).module;
+  absl::Status status = module.run(0, toy_input()).status();
+  if (status.ok()) status = module.run(0, toy_input()).status();
+  group.rank(rank).backend->end_generation();
+  return status;
+}
+
+// Gathers, whatever the blocks will take.
+void enable_gathering(ToyGroup& group) {
+  ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+  ASSERT_THAT(group.rank(0).backend->reason(), HasSubstr("; ranks gather: "));
+}
+
+void enable_and_confirm(ToyGroup& group) {
+  enable_gathering(group);
+  ASSERT_THAT(group.confirm([&](int rank) { return run_request(group, rank); }),
+              Each(absl::OkStatus()));
+}
+
+void expect_gathers(ToyGroup& group) {
+  expect_alike(group, "; ranks gather: for a pass, ");
+  for (int rank = 0; rank < kRanks; ++rank) {
+    EXPECT_GT(group.rank(rank).backend->stats().gathered_bytes, 0);
+    EXPECT_EQ(group.rank(rank).group.choice, nullptr);
+    EXPECT_FALSE(group.rank(rank).group.images.valid());
+  }
+}
+
+void expect_copies(ToyGroup& group) {
+  const int64_t waves = group.waves();
+  expect_alike(group, "; each rank copies for itself: for a pass, ");
+  EXPECT_EQ(group.waves(), waves);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const PlacementBackend& backend = *group.rank(rank).backend;
+    EXPECT_EQ(backend.stats().gathered_bytes, 0);
+    EXPECT_GT(backend.stats().streamed_bytes, 0);
+    EXPECT_EQ(group.rank(rank).backend->wave_participant(), nullptr);
+    EXPECT_EQ(group.rank(rank).group.weights, nullptr);
+    EXPECT_EQ(group.rank(rank).group.choice, nullptr);
+    EXPECT_FALSE(group.rank(rank).group.images.valid());
+  }
 }
 
 TEST(AutomaticGroupTest, GathersWhereThatIsFaster) {
@@ -141,6 +211,168 @@ TEST(AutomaticGroupTest, NothingIsMeasuredForThosePoliciesThatSay) {
     ToyGroup group(options);
     ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
     EXPECT_EQ(group.rank(0).backend->reason(), "asked for");
+  }
+}
+
+TEST(AutomaticGroupTest, GathersOnWhereComputeIsShort) {
+  ToyGroup group(confirming_options(absl::Milliseconds(1)));
+  const UniqueFd file(::dup(group.rank(0).group.images.get()));
+  enable_and_confirm(group);
+  expect_gathers(group);
+  // It is final.
+  EXPECT_GT(::lseek(file.get(), 0, SEEK_END), 0);
+  EXPECT_FALSE(SharedImages::clear(file.get()).ok());
+  EXPECT_THAT(group.rank(3).backend->reason(),
+              HasSubstr("; to run its 9 blocks takes "));
+}
+
+TEST(AutomaticGroupTest, EachCopiesWhereComputeIsLong) {
+  ToyGroup group(confirming_options(kLong));
+  enable_and_confirm(group);
+  expect_copies(group);
+  EXPECT_THAT(group.rank(3).backend->reason(),
+              HasSubstr("; to run its 9 blocks takes "));
+}
+
+TEST(AutomaticGroupTest, PlacedAgainTheHostHoldsOneCopy) {
+  ToyGroupOptions options = confirming_options(kLong);
+  options.toy.vaes = 1;
+  options.device.memory_bytes += 8192;
+  ToyGroup group(options);
+  const UniqueFd file(::dup(group.rank(0).group.images.get()));
+  enable_and_confirm(group);
+  const OffloadStats one = group.rank(0).backend->stats();
+  const int64_t weights = one.resident_bytes + one.streamed_bytes;
+  int64_t host_bytes = 0;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    host_bytes += group.rank(rank).backend->stats().host_bytes;
+    EXPECT_EQ(
+        group.rank(rank).platform->simulated_device().stats().host.bytes_in_use,
+        0);
+  }
+  EXPECT_EQ(host_bytes, weights);
+  EXPECT_GE(::lseek(file.get(), 0, SEEK_END), weights);
+  // It is final.
+  EXPECT_FALSE(SharedImages::clear(file.get()).ok());
+  expect_copies(group);
+}
+
+// The least counts, on all of them.
+TEST(AutomaticGroupTest, RanksThatMeasureDifferentlyDecideAlike) {
+  for (const int quick : {2, kRanks}) {
+    ToyGroup group(confirming_options(kLong));
+    for (int rank = 0; rank < kRanks; ++rank) {
+      group.rank(rank).module->set_block_time(
+          rank == quick ? absl::Milliseconds(1)
+                        : kLong + absl::Milliseconds(2 * rank));
+    }
+    enable_and_confirm(group);
+    if (quick < kRanks) {
+      expect_gathers(group);
+    } else {
+      expect_copies(group);
+    }
+  }
+}
+
+// What was measured of some blocks stands for all, by their bytes.
+TEST(AutomaticGroupTest, ComputeIsThatOfAWholePassOverAllDits) {
+  // Shares come to the device every 6 ms.
+  ToyGroupOptions options = confirming_options(absl::Milliseconds(3));
+  options.toy.dits = 2;
+  options.device.memory_bytes *= 2;
+  ToyGroup group(options);
+  enable_gathering(group);
+  const auto run = [&](int rank) {
+    ToyModule& module = *group.rank(rank).module;
+    absl::Status status = module.run(0, toy_input()).status();
+    if (status.ok()) status = module.run(1, toy_input(), {0, 1, 5}).status();
+    group.rank(rank).backend->end_generation();
+    return status;
+  };
+  ASSERT_THAT(group.confirm(run), Each(absl::OkStatus()));
+  double pass = 0;
+  double block = 0;
+  const std::string reason = group.rank(1).backend->reason();
+  const size_t at = reason.find("to run its 18 blocks takes ");
+  ASSERT_NE(at, std::string::npos) << reason;
+  ASSERT_EQ(std::sscanf(reason.c_str() + at,
+                        "to run its 18 blocks takes %lf ms at the smallest "
+                        "request, %lf ms a block",
+                        &pass, &block),
+            2)
+      << reason;
+  EXPECT_GE(block, 3);
+  // Without the waits for them.
+  EXPECT_LT(block, 5);
+  EXPECT_NEAR(pass, 18 * block, 0.1);
+}
+
+// The first run is not measured, nor is another one needed where the choice is
+// not to gather, or was the operator's.
+TEST(AutomaticGroupTest, RunsTwiceWhereItGathersOfItself) {
+  ToyGroupOptions slow_gathers = confirming_options(absl::ZeroDuration());
+  slow_gathers.gather_gbps = 0.00005;
+  ToyGroupOptions asked_for = confirming_options(absl::ZeroDuration());
+  asked_for.automatic = false;
+  for (const auto& [options, runs] :
+       std::vector<std::pair<ToyGroupOptions, int>>{
+           {confirming_options(absl::ZeroDuration()), 2},
+           {slow_gathers, 0},
+           {asked_for, 0}}) {
+    ToyGroup group(options);
+    ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+    std::vector<int> count(kRanks);
+    const auto run = [&, &runs = runs](int rank) {
+      ToyModule& module = *group.rank(rank).module;
+      const bool is_last = ++count[static_cast<size_t>(rank)] == runs;
+      module.set_block_time(is_last ? absl::ZeroDuration() : kLong);
+      return run_request(group, rank);
+    };
+    ASSERT_THAT(group.confirm(run), Each(absl::OkStatus()));
+    EXPECT_THAT(count, Each(runs));
+    // Had the first one counted, it would have been placed again.
+    EXPECT_EQ(group.rank(0).backend->wave_participant() != nullptr,
+              runs == 2 || !options.automatic);
+  }
+}
+
+TEST(AutomaticGroupTest, OneThatCannotRunIsTheErrorOfAll) {
+  for (const int failing_run : {1, 2}) {
+    ToyGroup group(confirming_options(absl::Milliseconds(1)));
+    enable_gathering(group);
+    std::vector<int> runs(kRanks);
+    const auto run = [&](int rank) {
+      if (++runs[static_cast<size_t>(rank)] == failing_run && rank == 2) {
+        return absl::ResourceExhaustedError("no memory");
+      }
+      return run_request(group, rank);
+    };
+    for (const absl::Status& status : group.confirm(run)) {
+      EXPECT_EQ(status, absl::ResourceExhaustedError("rank 2: no memory"));
+    }
+  }
+}
+
+TEST(AutomaticGroupTest, ARankThatIsLostMeanwhileIsTheErrorOfAll) {
+  // In a gather after those that were measured, and where they decide.
+  const auto fails_at = [](int64_t nth) {
+    return [nth](int rank, int64_t call) {
+      CallFault fault;
+      if (rank == 1 && call == nth) fault.kind = CallFault::Kind::kFails;
+      return fault;
+    };
+  };
+  for (const bool gathers : {true, false}) {
+    ToyGroupOptions options = confirming_options(kLong);
+    (gathers ? options.weight_faults : options.choice_faults) =
+        gathers ? fails_at(20) : fails_at(3);
+    ToyGroup group(options);
+    enable_gathering(group);
+    for (const absl::Status& status :
+         group.confirm([&](int rank) { return run_request(group, rank); })) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    }
   }
 }
 

@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "absl/time/time.h"
 
 namespace ferry {
 namespace {
 
-// Of the time that ranks take for themselves, what gathering may take at most.
+// Of the time that a pass of ranks for themselves takes, what one of ranks that
+// gather may take at most.
 constexpr double kWorthIt = 0.9;
 
 double seconds(int64_t bytes, double rate) {
@@ -23,7 +25,9 @@ TransferChoice choose_transfer(const TransferNeeds& needs,
       std::max(seconds(needs.gathered_bytes / needs.ranks, rates.h2d_together),
                seconds(needs.gathered_bytes, rates.gather_beside_copies));
   TransferChoice choice;
-  choice.gathers = gathered < kWorthIt * local;
+  const double compute = absl::ToDoubleSeconds(needs.compute);
+  choice.gathers =
+      std::max(compute, gathered) < kWorthIt * std::max(compute, local);
   choice.reason = absl::StrFormat(
       "%s: for a pass, to gather %d bytes over %d ranks takes %.3f ms, and to "
       "copy %d bytes on each rank %.3f ms (measured: copies %.3f GB/s alone, "
@@ -33,6 +37,14 @@ TransferChoice choose_transfer(const TransferNeeds& needs,
       needs.gathered_bytes, needs.ranks, gathered * 1e3, needs.local_bytes,
       local * 1e3, rates.h2d_alone / 1e9, rates.h2d_together / 1e9,
       rates.gather_alone / 1e9, rates.gather_beside_copies / 1e9);
+  if (needs.compute > absl::ZeroDuration()) {
+    absl::StrAppendFormat(
+        &choice.reason,
+        "; to run its %d blocks takes %.3f ms at the smallest request, %.3f ms "
+        "a block",
+        needs.blocks, compute * 1e3,
+        compute * 1e3 / static_cast<double>(needs.blocks));
+  }
   return choice;
 }
 

@@ -3,17 +3,23 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/time/time.h"
 #include "offload/distributed/transfer_rates.h"
 
 namespace ferry {
 
-// What one pass moves in either way.
+// What one pass needs.
 struct TransferNeeds {
   int ranks = 1;
   // To each device, when each rank copies for itself: blocks that do not stay.
   int64_t local_bytes = 0;
   // Together, when they gather: all blocks.
   int64_t gathered_bytes = 0;
+  // How many these are.
+  int64_t blocks = 1;
+  // What they take to run for the smallest request, in either way: no pass
+  // takes less. Zero while that is unknown.
+  absl::Duration compute;
 };
 
 struct TransferChoice {
@@ -22,11 +28,13 @@ struct TransferChoice {
   std::string reason;
 };
 
-// Whether ranks gather blocks or copy them for themselves: whichever lets a
-// pass wait less for its weights. A pass takes the longest of its compute, its
-// copies and its gathers, so that the compute, which is the same in either way,
-// changes nothing about which one is shorter. Ranks that gather wait for each
-// other, which has to be worth it: a tenth.
+// Whether ranks gather blocks or copy them for themselves. A pass takes the
+// longest of its compute, its copies and its gathers. Ranks that gather wait
+// for each other, which has to be worth it: a tenth of the pass.
+//
+// The less compute, the more is gathering worth. So what is not worth it by the
+// transfers alone never is, nor what is not at the smallest request; what is
+// worth it there helps some requests, and costs the others little.
 TransferChoice choose_transfer(const TransferNeeds& needs,
                                const TransferRates& rates);
 

@@ -323,6 +323,7 @@ absl::Status PassEngine::await(Slot& slot, const BlockImage& image,
   RETURN_IF_ERROR(timer.begin(compute));
   RETURN_IF_ERROR(device_.wait(compute, slot.ready));
   RETURN_IF_ERROR(timer.end(compute, 1));
+  RETURN_IF_ERROR(runs_.begin(compute));
   return device_.mark_access(compute, AccessKind::kRead, slot.data,
                              image.bytes());
 }
@@ -330,8 +331,8 @@ absl::Status PassEngine::await(Slot& slot, const BlockImage& image,
 absl::Status PassEngine::post_forward(ForwardOutput& output) {
   BlockImage& image = bound_image();
   const int64_t clones = clone_shared_outputs(image, output);
-  const absl::Status status =
-      release(slots_[static_cast<size_t>(bound_slot_)], image);
+  absl::Status status = runs_.end(device_.current_stream(), image.bytes());
+  status.Update(release(slots_[static_cast<size_t>(bound_slot_)], image));
   MutexLock lock(&mutex_);
   stats_.cloned_outputs += clones;
   if (!status.ok()) {
@@ -374,6 +375,19 @@ void PassEngine::withdraw() {
   if (was_bound) protocol_.end_use();
   protocol_.withdraw();
   changed_.notify_all();
+}
+
+absl::Status PassEngine::begin_timing() {
+  ASSIGN_OR_RETURN(runs_, StreamTimer::create(device_, kTimedBlocks));
+  return absl::OkStatus();
+}
+
+PassEngine::Runs PassEngine::end_timing() {
+  // A device that failed has said so to those who work with it.
+  (void)runs_.collect();
+  const Runs runs = {runs_.time(), runs_.amount()};
+  runs_ = StreamTimer();
+  return runs;
 }
 
 PassEngine::Stats PassEngine::stats() {

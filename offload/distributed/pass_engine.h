@@ -77,6 +77,12 @@ class PassEngine final : public WaveParticipant {
     absl::Duration h2d_time;
     int64_t cloned_outputs = 0;
   };
+  // What this rank ran.
+  struct Runs {
+    absl::Duration time;
+    // Of the blocks' images.
+    int64_t bytes = 0;
+  };
   // Of slots for blocks whose shares are of `share_bytes` at most.
   static int64_t device_bytes(int slots, int ranks, int64_t share_bytes) {
     return (int64_t{slots} * ranks + kShareSlots) * share_bytes;
@@ -109,6 +115,12 @@ class PassEngine final : public WaveParticipant {
   // Asks for nothing any more, until the next pre_forward(): a request has
   // ended, or was abandoned.
   void withdraw() EXCLUDES_LOCK(mutex_);
+
+  // Times the blocks that run on the compute stream from now on, each from when
+  // its weights are there. Two events for each block, which otherwise none has.
+  absl::Status begin_timing();
+  // Those that have ended.
+  Runs end_timing();
 
   // Ends the transport thread when no wave is open. Blocks until then: every
   // rank withdraws and leaves. The group can still be used.
@@ -202,6 +214,8 @@ class PassEngine final : public WaveParticipant {
   bool is_first_block_ = false;
   StreamTimer first_waits_;
   StreamTimer waits_;
+  // Times nothing but between begin_timing() and end_timing().
+  StreamTimer runs_;
 
   Mutex mutex_;
   // The protocol's state, or what follows, has changed.

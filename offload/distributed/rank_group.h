@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "absl/time/time.h"
 #include "platform/distributed/communicator.h"
@@ -19,8 +20,16 @@ struct RankGroup {
   std::unique_ptr<HostCommunicator> control;
   // Null where nothing is gathered.
   std::unique_ptr<Communicator> weights;
+  // For what ranks find out together while passes are made, which take the
+  // other two, and only until what they chose is final. Null, and what they
+  // choose is final at once.
+  std::unique_ptr<HostCommunicator> choice;
+  // Why they copy for themselves, though they gathered first. Empty: they have
+  // not.
+  std::string not_worth_it;
   // A file in memory, without bytes, that all ranks have: for SharedImages,
-  // once. None where each rank keeps what it needs whole for itself.
+  // until what they chose is final. None where each rank keeps what it needs
+  // whole for itself.
   UniqueFd images;
   // How long a rank waits for the others: in a vote or a gather, longer than
   // any of them may take for a pass; and for them to load.

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -9,7 +8,6 @@
 #include "absl/strings/string_view.h"
 #include "platform/device/device.h"
 #include "platform/device/host_arena.h"
-#include "platform/os/unique_fd.h"
 
 namespace ferry {
 
@@ -18,19 +16,19 @@ namespace ferry {
 // complete the others map the same images in the same order. How they agree on
 // that, and that their images are equal, is their start's business.
 //
-// The size is sealed, so that no rank can take pages from another one. Writes
-// are not: some devices page-lock only what could be written. No mapping that
-// could be is left, however.
+// The size of what is final is sealed, so that no rank can take pages from
+// another one. Writes are not: some devices page-lock only what could be
+// written. No mapping that could be is left, however.
 //
-// Ownership: arenas live on without it, and so do the pages.
+// Ownership: the file outlives it; arenas live on without either, and so do the
+//   pages.
 // Threads: not thread-safe.
 // Errors: RESOURCE_EXHAUSTED, the system gives no more memory;
 // FAILED_PRECONDITION, the file is not what it should be.
 class SharedImages {
  public:
   // `file` has no bytes yet, or those that the writer wrote.
-  SharedImages(UniqueFd file, bool writes)
-      : file_(std::move(file)), writes_(writes) {}
+  SharedImages(int file, bool writes) : file_(file), writes_(writes) {}
 
   // Whether this rank writes.
   bool writes() const { return writes_; }
@@ -40,13 +38,16 @@ class SharedImages {
   absl::StatusOr<HostArena> add(Device& device, int64_t bytes,
                                 absl::string_view label,
                                 absl::FunctionRef<void(char* data)> fill);
-  // All images are written.
-  absl::Status seal();
+  // All images are written, and will not be again.
+  static absl::Status seal(int file);
+  // Gives the pages up, so that others can be written. REQUIRES: it is not
+  // sealed, and nobody has an arena of it.
+  static absl::Status clear(int file);
 
  private:
   absl::Status write(int64_t bytes, absl::FunctionRef<void(char* data)> fill);
 
-  const UniqueFd file_;
+  const int file_;
   const bool writes_;
   // Where the next image begins: a whole page.
   int64_t end_ = 0;

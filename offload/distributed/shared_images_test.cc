@@ -55,14 +55,14 @@ TEST(SharedImagesTest, OthersReadWhatTheFirstWrote) {
   SimulatedPlatform platform(checked_device());
   SimulatedDevice& device = platform.simulated_device();
   const UniqueFd file = *make_shared_memory("ferry-host");
-  SharedImages first(UniqueFd(::dup(file.get())), /*writes=*/true);
-  SharedImages second(UniqueFd(::dup(file.get())), /*writes=*/false);
+  SharedImages first(file.get(), /*writes=*/true);
+  SharedImages second(file.get(), /*writes=*/false);
   const auto write = [](const char* text) {
     return [text](char* data) { std::memcpy(data, text, std::strlen(text)); };
   };
   const HostArena mine = *first.add(device, 5000, "one", write("hello"));
   const HostArena next = *first.add(device, 3, "two", write("you"));
-  ASSERT_EQ(first.seal(), absl::OkStatus());
+  ASSERT_EQ(SharedImages::seal(file.get()), absl::OkStatus());
   const auto never = [](char* /*data*/) { FAIL(); };
   const HostArena one = *second.add(device, 5000, "one", never);
   const HostArena two = *second.add(device, 3, "two", never);
@@ -72,9 +72,27 @@ TEST(SharedImagesTest, OthersReadWhatTheFirstWrote) {
   EXPECT_EQ(text_of(next, 3), "you");
   // A file that is too short, and one that cannot be taken away.
   EXPECT_FALSE(second.add(device, 1, "three", never).ok());
-  EXPECT_NE(::ftruncate(file.get(), 0), 0);
+  EXPECT_FALSE(SharedImages::clear(file.get()).ok());
   EXPECT_EQ(one.access(AccessKind::kWrite, 0, 1).status().code(),
             absl::StatusCode::kPermissionDenied);
+}
+
+TEST(SharedImagesTest, WhatIsClearedIsWrittenAgain) {
+  SimulatedPlatform platform(checked_device());
+  SimulatedDevice& device = platform.simulated_device();
+  const UniqueFd file = *make_shared_memory("ferry-host");
+  for (const char* text : {"something long", "short"}) {
+    SharedImages images(file.get(), /*writes=*/true);
+    const HostArena arena = *images.add(device, 14, text, [&](char* data) {
+      std::memcpy(data, text, std::strlen(text));
+    });
+    std::string expected = text;
+    expected.resize(14);
+    EXPECT_EQ(text_of(arena, 14), expected);
+    // Its pages are gone with it.
+    ASSERT_EQ(SharedImages::clear(file.get()), absl::OkStatus());
+    EXPECT_EQ(::lseek(file.get(), 0, SEEK_END), 0);
+  }
 }
 
 TEST(SharedImagesTest, TheHostHoldsOneCopy) {

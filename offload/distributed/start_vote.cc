@@ -39,18 +39,23 @@ Vote read_vote(const std::string& vote) {
 
 absl::Status vote_on_start(RankGroup& group, const absl::Status& mine,
                            absl::string_view digest) {
+  return vote_on_start(*group.control, group.start_timeout, mine, digest);
+}
+
+absl::Status vote_on_start(HostCommunicator& ranks, absl::Duration timeout,
+                           const absl::Status& mine, absl::string_view digest) {
   fault_point("start_vote");
-  ASSIGN_OR_RETURN(const std::vector<std::string> votes,
-                   all_gather_strings(*group.control, write_vote(mine, digest),
-                                      group.start_timeout));
+  ASSIGN_OR_RETURN(
+      const std::vector<std::string> votes,
+      all_gather_strings(ranks, write_vote(mine, digest), timeout));
   // Of the ranks that are well, by digest.
-  std::map<std::string, std::vector<size_t>> ranks;
+  std::map<std::string, std::vector<size_t>> well;
   std::vector<std::string> failures;
   absl::StatusCode code = absl::StatusCode::kOk;
   for (size_t rank = 0; rank < votes.size(); ++rank) {
     const Vote vote = read_vote(votes[rank]);
     if (vote.code == absl::StatusCode::kOk) {
-      ranks[vote.text].push_back(rank);
+      well[vote.text].push_back(rank);
       continue;
     }
     if (code == absl::StatusCode::kOk) code = vote.code;
@@ -59,9 +64,9 @@ absl::Status vote_on_start(RankGroup& group, const absl::Status& mine,
   if (!failures.empty()) {
     return absl::Status(code, absl::StrJoin(failures, "; "));
   }
-  if (ranks.size() == 1) return absl::OkStatus();
+  if (well.size() == 1) return absl::OkStatus();
   std::vector<std::string> opinions;
-  for (const auto& [text, who] : ranks) {
+  for (const auto& [text, who] : well) {
     opinions.push_back(
         absl::StrCat("ranks ", absl::StrJoin(who, ", "), ": ", text));
   }

@@ -2,7 +2,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "offload/distributed/rank_group.h"
+#include "platform/distributed/host_communicator.h"
 
 namespace ferry {
 
@@ -13,6 +15,9 @@ namespace ferry {
 // OK: all are well, and all digests are equal. Else an error on every rank that
 // names the ranks: the first failure's code, or FAILED_PRECONDITION where ranks
 // disagree.
+absl::Status vote_on_start(HostCommunicator& ranks, absl::Duration timeout,
+                           const absl::Status& mine, absl::string_view digest);
+// Over the control group, while no passes are made.
 absl::Status vote_on_start(RankGroup& group, const absl::Status& mine,
                            absl::string_view digest);
 

@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "offload/omni_diffusion_config.h"
 #include "offload/testing/checked_platform.h"
+#include "platform/base/status_macros.h"
 #include "platform/distributed/simulated/simulated_communicator.h"
 #include "platform/distributed/testing/rank_threads.h"
 #include "platform/os/shared_memory.h"
@@ -41,39 +44,30 @@ OffloadConfig policy_of(const ToyGroupOptions& options) {
 
 }  // namespace
 
-ToyGroup::ToyGroup(const ToyGroupOptions& options) {
+ToyGroup::ToyGroup(const ToyGroupOptions& options) : options_(options) {
   UniqueFd images;
   if (options.shares_images) images = *make_shared_memory("ferry-host");
   InProcessGroup control(options.ranks, options.control_faults);
   InProcessGroup weights(options.ranks, options.weight_faults);
+  InProcessGroup choice(options.ranks, options.choice_faults);
   for (int r = 0; r < options.ranks; ++r) {
     Rank rank;
     rank.platform = std::make_unique<SimulatedPlatform>(options.device);
-    rank.module = std::make_unique<ToyModule>(options.toy);
-    rank.twin = std::make_unique<ToyModule>(options.toy);
-    if (options.unequal) {
-      for (ToyModule* module : {rank.module.get(), rank.twin.get()}) {
-        module->add_tensor("dit_0.blocks.1", "ballast",
-                           at::arange(16'411).to(c10::kByte));
-      }
-    }
+    rank.module = make_module();
+    rank.module->set_block_time(options.block_time);
+    rank.twin = make_module();
     SimulatedCommunicatorOptions communicator;
     communicator.gather_gbps = options.gather_gbps;
     communicator.timeout = options.timeout;
     rank.group.control = control.join(r);
     rank.group.weights = std::make_unique<SimulatedCommunicator>(
         rank.platform->simulated_device(), weights.join(r), communicator);
+    if (options.confirms) rank.group.choice = choice.join(r);
     rank.group.timeout = options.timeout;
     if (images.valid()) rank.group.images = UniqueFd(::dup(images.get()));
     ranks_.push_back(std::move(rank));
   }
-  for (Rank& rank : ranks_) {
-    PlacementBackendOptions backend;
-    backend.slots = options.slots;
-    backend.group = &rank.group;
-    rank.backend = std::make_unique<PlacementBackend>(
-        *rank.platform, policy_of(options), backend);
-  }
+  for (Rank& rank : ranks_) rank.backend = make_backend(rank);
 }
 
 ToyGroup::~ToyGroup() {
@@ -82,6 +76,23 @@ ToyGroup::~ToyGroup() {
     participants_.clear();
   }
   for (Rank& rank : ranks_) rank.backend.reset();
+}
+
+std::unique_ptr<ToyModule> ToyGroup::make_module() const {
+  auto module = std::make_unique<ToyModule>(options_.toy);
+  if (options_.unequal) {
+    module->add_tensor("dit_0.blocks.1", "ballast",
+                       at::arange(16'411).to(c10::kByte));
+  }
+  return module;
+}
+
+std::unique_ptr<PlacementBackend> ToyGroup::make_backend(Rank& rank) const {
+  PlacementBackendOptions options;
+  options.slots = options_.slots;
+  options.group = &rank.group;
+  return std::make_unique<PlacementBackend>(*rank.platform, policy_of(options_),
+                                            options);
 }
 
 std::vector<absl::Status> ToyGroup::enable() {
@@ -99,6 +110,35 @@ std::vector<absl::Status> ToyGroup::enable() {
   }
   last_wave_ = 0;
   return statuses;
+}
+
+std::vector<absl::Status> ToyGroup::confirm(
+    const std::function<absl::Status(int rank)>& run) {
+  std::vector<absl::Status> statuses(ranks_.size());
+  run_ranks(size(), [&](int r) {
+    const absl::StatusOr<bool> confirmed =
+        rank(r).backend->confirm([&] { return run(r); });
+    absl::Status& status = statuses[static_cast<size_t>(r)];
+    status = confirmed.status();
+    if (confirmed.ok() && !*confirmed) status = place_again(rank(r));
+  });
+  return statuses;
+}
+
+absl::Status ToyGroup::place_again(Rank& rank) {
+  {
+    MutexLock lock(&mutex_);
+    participants_.erase(std::remove(participants_.begin(), participants_.end(),
+                                    rank.backend->wave_participant()),
+                        participants_.end());
+  }
+  rank.backend.reset();
+  rank.module = make_module();
+  rank.backend = make_backend(rank);
+  RETURN_IF_ERROR(rank.backend->enable(*rank.module));
+  return rank.backend
+      ->confirm([] { return absl::InternalError("nothing is tried again"); })
+      .status();
 }
 
 std::vector<absl::Status> ToyGroup::disable() {

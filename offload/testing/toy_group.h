@@ -38,12 +38,18 @@ struct ToyGroupOptions {
   bool automatic = false;
   // What each rank needs whole is on the host once.
   bool shares_images = false;
+  // Ranks that gather of themselves find out whether it is worth it.
+  bool confirms = false;
+  // Of each block, in the offloaded pipelines.
+  absl::Duration block_time;
   SimulatedDeviceOptions device;
   double gather_gbps = 0;
   absl::Duration timeout = absl::Minutes(1);
   // Of votes, and of gathers.
   CallFaults control_faults;
   CallFaults weight_faults;
+  // Of what is found out while passes are made.
+  CallFaults choice_faults;
 };
 
 // Ranks as threads: each has a simulated device, an equal toy pipeline whose
@@ -71,6 +77,10 @@ class ToyGroup {
   // Enables all ranks, each on its thread, and joins them to the waves. Returns
   // what each said.
   std::vector<absl::Status> enable();
+  // After enable(): what each said to a request of `run(rank)`. Whoever hears
+  // that it was not worth it gets another pipeline, and a backend on it.
+  std::vector<absl::Status> confirm(
+      const std::function<absl::Status(int rank)>& run);
   std::vector<absl::Status> disable();
   // Whether a pass of the rank gives its twin's bytes; false after an error.
   bool is_same(int rank, size_t component, const at::Tensor& x);
@@ -83,7 +93,11 @@ class ToyGroup {
 
  private:
   void want_wave(int64_t last_wave) EXCLUDES_LOCK(mutex_);
+  std::unique_ptr<ToyModule> make_module() const;
+  std::unique_ptr<PlacementBackend> make_backend(Rank& rank) const;
+  absl::Status place_again(Rank& rank) EXCLUDES_LOCK(mutex_);
 
+  const ToyGroupOptions options_;
   std::vector<Rank> ranks_;
 
   Mutex mutex_;

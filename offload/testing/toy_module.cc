@@ -14,6 +14,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "offload/image_layout.h"
+#include "platform/base/clock.h"
+#include "platform/base/mutex.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {
@@ -27,6 +29,19 @@ at::Tensor make_values(at::IntArrayRef shape, size_t number) {
       .narrow(0, 0, c10::multiply_integers(shape))
       .reshape(shape)
       .clone();
+}
+
+// As a device does: without the host's cores.
+void compute_for(absl::Duration time) {
+  const Clock& clock = Clock::real();
+  const absl::Duration end = clock.monotonic() + time;
+  Mutex mutex;
+  CondVar nothing_comes;
+  MutexLock lock(&mutex);
+  for (absl::Duration left = time; left > absl::ZeroDuration();
+       left = end - clock.monotonic()) {
+    nothing_comes.wait_for(&mutex, absl::ToChronoNanoseconds(left));
+  }
 }
 
 }  // namespace
@@ -219,6 +234,7 @@ absl::StatusOr<at::Tensor> ToyModule::run_block(
     const OffloadableBlock& block, const at::Tensor& x,
     std::vector<at::Tensor>* views) {
   RETURN_IF_ERROR(block.hooks->pre_forward());
+  compute_for(block_time_);
   const at::Tensor bias = read(block.module, 1);
   const at::Tensor y = at::tanh(at::matmul(x, read(block.module, 0)) + bias) *
                        read(block.module, 2);

@@ -12,6 +12,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "offload/forward_output.h"
 #include "offload/hook_registry.h"
 #include "offload/module_tree.h"
@@ -85,6 +86,9 @@ class ToyModule final : public OffloadableModule {
   // Enters a component and a block of it, and abandons the pass there.
   absl::Status abandon(size_t component, size_t block);
 
+  // Each block takes so long at least.
+  void set_block_time(absl::Duration time) { block_time_ = time; }
+
   // Every tensor that it holds, once.
   const std::vector<at::Tensor>& all_tensors() const { return tensors_; }
   // Names of all hooks.
@@ -121,6 +125,7 @@ class ToyModule final : public OffloadableModule {
                                         const std::vector<size_t>& order);
 
   const ToyOptions options_;
+  absl::Duration block_time_;
   ModuleTree tree_;
   // By identity.
   std::vector<at::Tensor> tensors_;

@@ -59,8 +59,8 @@ auto join_recorded(FlightRecorder& recorder, Join join) {
 
 absl::Status JoinedGroup::status() const {
   RETURN_IF_ERROR(ranks_.control->status());
-  return ranks_.weights == nullptr ? absl::OkStatus()
-                                   : ranks_.weights->status();
+  if (ranks_.weights != nullptr) RETURN_IF_ERROR(ranks_.weights->status());
+  return ranks_.choice == nullptr ? absl::OkStatus() : ranks_.choice->status();
 }
 
 absl::StatusOr<std::unique_ptr<TcpStore>> JoinedGroup::join_votes(
@@ -132,6 +132,17 @@ absl::Status JoinedGroup::agree_on_devices(const absl::Status& joined) {
   return absl::OkStatus();
 }
 
+absl::Status JoinedGroup::join_choice(Store& store, const GlooOptions& gloo) {
+  FlightRecorder& recorder = recorders_.add("choice", rank_, size_);
+  ASSIGN_OR_RETURN(std::unique_ptr<HostCommunicator> joined,
+                   join_recorded(recorder, [&] {
+                     return join_gloo_group(store, rank_, size_, gloo);
+                   }));
+  ranks_.choice =
+      std::make_unique<RecordedHostCommunicator>(std::move(joined), recorder);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<JoinedGroup>> JoinedGroup::join(
     const worker::v1::LoadPipelineRequest& request, Platform& platform,
     RankRecorders& recorders, Gathers gathers) {
@@ -163,6 +174,11 @@ absl::StatusOr<std::unique_ptr<JoinedGroup>> JoinedGroup::join(
       RETURN_IF_ERROR(joined);
     } else {
       RETURN_IF_ERROR(group->agree_on_devices(joined));
+    }
+    if (gathers == Gathers::kMaybe && group->ranks_.weights != nullptr) {
+      PrefixStore choice(*store,
+                         absl::StrCat(meeting.incarnation(), "/choice"));
+      RETURN_IF_ERROR(group->join_choice(choice, gloo));
     }
   }
   return group;

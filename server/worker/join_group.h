@@ -19,13 +19,14 @@ namespace ferry {
 // A rank's membership in its worker group, in one generation of it. Ranks meet
 // at the store that rank 0 keeps, under the incarnation's prefix, and are
 // joined twice: for votes by Gloo; for weights, if they gather any, by NCCL
-// between GPUs, by Gloo between simulated devices.
+// between GPUs, by Gloo between simulated devices. Where they may gather, but
+// need not, they are joined by Gloo once more, to find that out.
 //
 // Whether their devices can be joined is the same for all ranks where they may
 // do without.
 //
-// Each of the two has a recorder, "votes" and "weights", whose first operation
-// is to join.
+// Each of them has a recorder, "votes", "weights" and "choice", whose first
+// operation is to join.
 //
 // Ownership: refers to the platform and the recorders, which outlive it.
 // Threads: as its parts say.
@@ -57,6 +58,7 @@ class JoinedGroup {
                             const GlooOptions& gloo);
   // Does without them everywhere if they could not be joined somewhere.
   absl::Status agree_on_devices(const absl::Status& joined);
+  absl::Status join_choice(Store& store, const GlooOptions& gloo);
 
   const int rank_;
   const int size_;

@@ -76,11 +76,10 @@ HostMemoryLeft host_memory() {
   return {limit.available_bytes, limit.limited_by};
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
-    const worker::v1::LoadPipelineRequest& request, WaveLine* waves,
-    RankRecorders* recorders, UniqueFd images) {
+// What a pipeline stands on.
+absl::StatusOr<TorchPipeline::Parts> prepare(
+    const worker::v1::LoadPipelineRequest& request, RankRecorders* recorders,
+    UniqueFd images) {
   TorchPipeline::Parts parts;
   ASSIGN_OR_RETURN(parts.config, offload_config(request));
   ASSIGN_OR_RETURN(PlatformOptions options,
@@ -96,6 +95,13 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
                      JoinedGroup::join(request, platform, *recorders, gathers));
     parts.group->ranks().images = std::move(images);
   }
+  return parts;
+}
+
+// The pipeline, on the host, and the backend for it.
+absl::Status load(const worker::v1::LoadPipelineRequest& request, bool warm_up,
+                  TorchPipeline::Parts& parts) {
+  Platform& platform = *parts.platform;
   ASSIGN_OR_RETURN(
       parts.choice,
       get_offload_backend(
@@ -106,11 +112,9 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
     parts.group->ranks().images.reset();
   }
   const absl::Duration start = Clock::real().monotonic();
-  // What shall run elsewhere is not tried on the host, where it may take long.
-  const bool runs_on_host = platform.torch_device() == "cpu";
   ASSIGN_OR_RETURN(parts.pipeline,
                    Pipeline::load(request.package_dir(),
-                                  {request.intra_op_threads(), runs_on_host,
+                                  {request.intra_op_threads(), warm_up,
                                    parts.choice.backend != nullptr}));
   log_info(
       "pipeline loaded",
@@ -119,12 +123,31 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
        {"threads", request.intra_op_threads()},
        {"platform", platform.name()},
        {"device", platform.torch_device()}});
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
+    const worker::v1::LoadPipelineRequest& request, WaveLine* waves,
+    RankRecorders* recorders, UniqueFd images) {
+  ASSIGN_OR_RETURN(TorchPipeline::Parts parts,
+                   prepare(request, recorders, std::move(images)));
   for (const std::string& note : parts.config.notes()) {
     log_info("offload configuration", {{"note", note}});
   }
-  auto loaded = std::make_unique<TorchPipeline>(std::move(parts), waves);
-  RETURN_IF_ERROR(loaded->start(/*warm_up=*/!runs_on_host));
-  return loaded;
+  // What shall run elsewhere is not tried on the host, where it may take long.
+  const bool runs_on_host = parts.platform->torch_device() == "cpu";
+  bool is_first = true;
+  for (;;) {
+    RETURN_IF_ERROR(load(request, runs_on_host && is_first, parts));
+    auto loaded = std::make_unique<TorchPipeline>(std::move(parts), waves);
+    ASSIGN_OR_RETURN(const bool started, loaded->start(!runs_on_host));
+    if (started) return loaded;
+    parts = loaded->take_apart();
+    is_first = false;
+    log_info("the pipeline is loaded again: ranks that gather are no faster");
+  }
 }
 
 }  // namespace ferry

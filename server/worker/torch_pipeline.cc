@@ -27,24 +27,46 @@ TorchPipeline::~TorchPipeline() {
   }
 }
 
-absl::Status TorchPipeline::start(bool warm_up) {
-  absl::Status status = enable_offload();
-  if (status.ok() && warm_up) status = parts_.pipeline->warm_up();
-  if (parts_.choice.backend != nullptr) parts_.choice.backend->end_generation();
-  return status.ok() ? status : explain(status);
+absl::StatusOr<bool> TorchPipeline::start(bool warm_up) {
+  absl::StatusOr<bool> started = try_start(warm_up);
+  if (!started.ok()) return explain(started.status());
+  return started;
+}
+
+absl::StatusOr<bool> TorchPipeline::try_start(bool warm_up) {
+  bool is_warm = false;
+  if (parts_.choice.backend != nullptr) {
+    RETURN_IF_ERROR(enable_offload());
+    ASSIGN_OR_RETURN(const bool confirmed, parts_.choice.backend->confirm([&] {
+      is_warm = true;
+      return run_smallest_request();
+    }));
+    if (!confirmed) return false;
+  }
+  log_offload();
+  if (warm_up && !is_warm) RETURN_IF_ERROR(run_smallest_request());
+  return true;
+}
+
+TorchPipeline::Parts TorchPipeline::take_apart() {
+  if (waves_ != nullptr) waves_->detach();
+  parts_.choice.backend.reset();
+  parts_.pipeline.reset();
+  return std::move(parts_);
 }
 
 absl::Status TorchPipeline::enable_offload() {
-  if (parts_.choice.backend != nullptr) {
-    OffloadBackend& backend = *parts_.choice.backend;
-    RETURN_IF_ERROR(backend.enable(parts_.pipeline->offloadable_module()));
-    WaveParticipant* const participant = backend.wave_participant();
-    if (participant != nullptr && waves_ != nullptr) {
-      waves_->attach(*participant);
-    }
-  }
-  log_offload();
+  OffloadBackend& backend = *parts_.choice.backend;
+  RETURN_IF_ERROR(backend.enable(parts_.pipeline->offloadable_module()));
+  WaveParticipant* const participant = backend.wave_participant();
+  if (participant != nullptr && waves_ != nullptr) waves_->attach(*participant);
   return absl::OkStatus();
+}
+
+absl::Status TorchPipeline::run_smallest_request() {
+  const absl::Status status = parts_.pipeline->warm_up();
+  if (parts_.choice.backend != nullptr) parts_.choice.backend->end_generation();
+  return status;
 }
 
 absl::StatusOr<GenerationReport> TorchPipeline::generate(

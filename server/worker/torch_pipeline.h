@@ -21,7 +21,9 @@ namespace ferry {
 // A TorchScript pipeline on its platform, with the backend that ferries its
 // weights.
 //
-//   constructed ──start()──► ready for generate(), or of no use
+//   constructed ──start() true──► ready for generate()
+//        ├────────start() false───take_apart()──► taken apart
+//        └────────start() error─► of no use
 //
 // Threads: as LoadedPipeline.
 class TorchPipeline final : public LoadedPipeline {
@@ -42,8 +44,11 @@ class TorchPipeline final : public LoadedPipeline {
   ~TorchPipeline() override;
 
   // Offloads, and warms up what could not be warmed up on the host. What fails
-  // leaves nothing to be used. Where ranks share weights, all of them start.
-  absl::Status start(bool warm_up);
+  // leaves nothing to be used. False: what the group tried is not worth it, and
+  // it is to load again. Where ranks share weights, all of them start.
+  absl::StatusOr<bool> start(bool warm_up);
+  // Drops the pipeline and its backend; returns what others can stand on.
+  Parts take_apart();
 
   absl::StatusOr<GenerationReport> generate(
       const v1::GenerationSpec& spec, GenerationObserver& observer) override;
@@ -53,13 +58,15 @@ class TorchPipeline final : public LoadedPipeline {
   }
 
  private:
+  absl::StatusOr<bool> try_start(bool warm_up);
   absl::Status enable_offload();
+  absl::Status run_smallest_request();
   absl::StatusOr<GenerationReport> generate_timed(
       const v1::GenerationSpec& spec, GenerationObserver& observer);
   absl::Status explain(const absl::Status& error) const;
   void log_offload() const;
 
-  const Parts parts_;
+  Parts parts_;
   WaveLine* const waves_;
 };
 

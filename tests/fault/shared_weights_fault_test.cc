@@ -5,6 +5,7 @@
 #include <string>
 #include <tuple>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -30,8 +31,12 @@ class SharedWeightsFixture : public GroupFixture {
   // How they share weights.
   virtual std::string transfer() const { return "allgather"; }
 
+  virtual Daemon::Options rank_options() const {
+    return sharing_options(faults_, transfer());
+  }
+
   Daemon::Options options() const {
-    Daemon::Options options = sharing_options(faults_, transfer());
+    Daemon::Options options = rank_options();
     for (const std::string& flag : group_flags(kRanks)) {
       options.flags.push_back(flag);
     }
@@ -73,6 +78,13 @@ class SharedImagesLoadFaultTest : public SharedWeightsLoadFaultTest {
   std::string transfer() const override { return "rank-local"; }
 };
 
+class ChoiceLoadFaultTest : public SharedWeightsLoadFaultTest {
+ protected:
+  Daemon::Options rank_options() const override {
+    return choosing_options(faults_);
+  }
+};
+
 TEST_P(SharedWeightsFaultTest, NothingStaysAndTheNextGroupServes) {
   Daemon& daemon = start_ready(options());
   EXPECT_THAT(daemon.get_pipeline(kPipeline).offload().policy(),
@@ -96,6 +108,12 @@ TEST_P(SharedWeightsLoadFaultTest, TheNextGroupServes) { expect_next_group(1); }
 
 TEST_P(SharedImagesLoadFaultTest, TheNextGroupServes) {
   expect_next_group(fault().back() - '0');
+}
+
+TEST_P(ChoiceLoadFaultTest, TheNextGroupServes) {
+  int hit = 0;
+  ASSERT_TRUE(absl::SimpleAtoi(fault().substr(fault().find(':') + 1), &hit));
+  expect_next_group(hit);
 }
 
 std::string name_of(
@@ -131,6 +149,15 @@ INSTANTIATE_TEST_SUITE_P(Matrix, SharedImagesLoadFaultTest,
                                  Values("hang@start_vote:1",
                                         "hang@start_vote:3",
                                         "hang@start_vote:5"),
+                                 Values(false, true)),
+                         name_of);
+
+// Both ranks run the pipeline on the host, to wake up, and to be measured; and
+// vote four times to measure transfers, three times to place weights, and then
+// on what they ran.
+INSTANTIATE_TEST_SUITE_P(Matrix, ChoiceLoadFaultTest,
+                         Combine(Values(Loss::kDead, Loss::kSilent),
+                                 Values("hang@warm_up:5", "hang@start_vote:15"),
                                  Values(false, true)),
                          name_of);
 

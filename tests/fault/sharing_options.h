@@ -13,4 +13,7 @@ namespace ferry {
 Daemon::Options sharing_options(const Faults& faults,
                                 const std::string& weight_transfer);
 
+// The same, but they find out by themselves that they had better gather.
+Daemon::Options choosing_options(const Faults& faults);
+
 }  // namespace ferry
