@@ -43,8 +43,8 @@ class Rank {
 
   // Whether it makes each pass over the blocks together with the other ranks of
   // its group, so that the slowest of them paces all (ARCHITECTURE.md, "Life of
-  // a pass"). Known from the group's first wave on, which the first pass of a
-  // generation, or of a warm-up, asks for; false before that.
+  // a pass"). Known from the group's first wave on that no load asked for;
+  // false before that.
   virtual bool makes_passes_with_others() const = 0;
 };
 

@@ -36,8 +36,9 @@ class GrpcRank final : public Rank {
   void cancel() override EXCLUDES_LOCK(mutex_);
 
   bool makes_passes_with_others() const override { return with_others_; }
-  // A wave has begun on it: from now on it does.
-  void set_makes_passes_with_others() { with_others_ = true; }
+  void set_makes_passes_with_others(bool with_others) {
+    with_others_ = with_others;
+  }
 
   // What the rank did together with others of late. At any time, also while it
   // loads or runs. DEADLINE_EXCEEDED: it did not answer by then; UNAVAILABLE:

@@ -64,7 +64,11 @@ absl::Status WorkerGroup::load() {
     fail_locked(devices);
     return devices;
   }
-  for (const auto& process : processes_) ranks_.push_back(process->rank());
+  for (const auto& process : processes_) {
+    // What ranks tried as they loaded they may have given up.
+    process->rank()->set_makes_passes_with_others(false);
+    ranks_.push_back(process->rank());
+  }
   set_state_locked(WorkerState::kReady);
   return absl::OkStatus();
 }

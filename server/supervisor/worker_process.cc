@@ -68,7 +68,7 @@ void WorkerProcess::watch_waves(
 }
 
 void WorkerProcess::start_wave(int64_t wave) {
-  rank_->set_makes_passes_with_others();
+  rank_->set_makes_passes_with_others(true);
   waves_->start(wave);
 }
 

@@ -179,6 +179,8 @@ TEST_F(WorkerSupervisorTest, WavesReachEveryRank) {
   options_.worker.ranks = 3;
   start("waves=100");
   log_.wait_for("READY 1");
+  // Ranks that made passes to load do not always go on so.
+  EXPECT_FALSE(log_.rank()->makes_passes_with_others());
   supervisor_->stop();
   EXPECT_THAT(children(), IsEmpty());
 }

@@ -107,11 +107,12 @@ class Script {
 };
 
 void take_part_in_waves(const Script& script, WaveLine& waves) {
-  EagerParticipant participant;
+  const int last = script.value("waves", 0);
+  EagerParticipant participant(last);
   waves.attach(participant);
-  if (script.has("waves")) {
+  if (last > 0) {
     participant.want(0);
-    participant.wait_for(static_cast<size_t>(script.value("waves")));
+    participant.wait_for(static_cast<size_t>(last));
   }
   if (script.has("wrong_wave")) {
     participant.want(7);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -12,11 +13,15 @@ namespace ferry {
 // Takes part in waves and wants another after each. Thread-safe.
 class EagerParticipant final : public WaveParticipant {
  public:
+  // Wants none after `last`.
+  explicit EagerParticipant(int64_t last = std::numeric_limits<int64_t>::max())
+      : last_(last) {}
+
   void start_wave(int64_t wave) override EXCLUDES_LOCK(mutex_) {
     MutexLock lock(&mutex_);
     waves_.push_back(wave);
     changed_.notify_all();
-    if (wanted_) wanted_(wave);
+    if (wanted_ && wave < last_) wanted_(wave);
   }
 
   void set_wave_wanted(WaveWanted wanted) override EXCLUDES_LOCK(mutex_) {
@@ -43,6 +48,7 @@ class EagerParticipant final : public WaveParticipant {
   }
 
  private:
+  const int64_t last_;
   mutable Mutex mutex_;
   CondVar changed_;
   WaveWanted wanted_ GUARDED_BY(mutex_);
