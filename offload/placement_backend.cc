@@ -271,10 +271,11 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose_automatically(
   absl::StatusOr<Choice> gathered =
       try_policy(module, automatic_config(free_bytes).with_allgather(),
                  std::nullopt, free_bytes);
-  if (!gathered.ok()) return alone;
-  if (!rates.ok()) {
-    absl::StrAppend(&alone->reason, "; each rank copies for itself: ",
-                    rates.status().message());
+  const absl::Status& obstacle =
+      gathered.ok() ? rates.status() : gathered.status();
+  if (!obstacle.ok()) {
+    absl::StrAppend(&alone->reason,
+                    "; each rank copies for itself: ", obstacle.message());
     return alone;
   }
   return choose_by_rates(*std::move(alone), *std::move(gathered), *rates);

@@ -160,6 +160,14 @@ TEST(AutomaticGroupTest, EachCopiesWhereGathersAreSlow) {
   EXPECT_EQ(group.waves(), 0);
 }
 
+TEST(AutomaticGroupTest, EachCopiesWhereSlotsForGathersDoNotFit) {
+  ToyGroupOptions options = automatic_options(/*gather_gbps=*/5);
+  options.device.memory_bytes = 16'384;
+  ToyGroup group(options);
+  expect_agreement(group,
+                   "; each rank copies for itself: encode_prompt needs ");
+}
+
 TEST(AutomaticGroupTest, EachCopiesWhereNothingCanBeMeasured) {
   ToyGroup group(automatic_options(/*gather_gbps=*/5));
   group.rank(2).platform->simulated_device().faults().fail(
