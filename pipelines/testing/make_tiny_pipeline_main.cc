@@ -36,6 +36,8 @@ ABSL_FLAG(bool, tied, false, "The first two blocks have one bias.");
 ABSL_FLAG(int64_t, ballast_bytes, 0,
           "More weights in each block of a DiT; 22000000 in 24 blocks make a "
           "package of 528 MB.");
+ABSL_FLAG(int, block_ms, 0,
+          "Milliseconds of useless work in each block with such weights.");
 
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage("Writes a tiny pipeline package.");
@@ -60,6 +62,7 @@ int main(int argc, char** argv) {
   options.odd_bytes = absl::GetFlag(FLAGS_odd_bytes);
   options.tied = absl::GetFlag(FLAGS_tied);
   options.ballast_bytes = absl::GetFlag(FLAGS_ballast_bytes);
+  options.block_ms = absl::GetFlag(FLAGS_block_ms);
   const absl::Status status =
       ferry::write_tiny_pipeline(absl::GetFlag(FLAGS_output), options);
   if (status.ok()) return 0;

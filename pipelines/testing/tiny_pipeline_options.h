@@ -56,6 +56,8 @@ struct TinyPipelineOptions {
   // Float32 bytes of one more parameter in each block of a DiT, all of which
   // every pass reads: makes pipelines of any size.
   int64_t ballast_bytes = 0;
+  // Milliseconds that each of these blocks computes for nothing; as step_ms.
+  int block_ms = 0;
 
   // Milliseconds that every denoise call computes for nothing, measured where
   // the package is made; longer on a busy machine. Changes no output.

@@ -127,10 +127,29 @@ def forward(self, x, t):
   return block;
 }
 
+// How many products of identity matrices take `milliseconds` with one thread.
+int64_t count_products(int milliseconds) {
+  constexpr int kTries = 20;
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  at::Tensor m = at::eye(256);
+  absl::Duration shortest = absl::InfiniteDuration();
+  for (int i = 0; i < kTries; ++i) {
+    const absl::Duration start = Clock::real().monotonic();
+    m = at::matmul(m, m);
+    shortest = std::min(shortest, Clock::real().monotonic() - start);
+  }
+  at::set_num_threads(threads);
+  return static_cast<int64_t>(
+      absl::FDivDuration(absl::Milliseconds(milliseconds), shortest));
+}
+
 // A block with one more parameter, of which it adds the mean.
-Module make_ballast_block(const Unit& unit, int64_t ballast_bytes) {
+Module make_ballast_block(const Unit& unit,
+                          const TinyPipelineOptions& options) {
   constexpr char kType[] = "__torch__.tiny.BallastBlock";
-  const auto elements = ballast_bytes / static_cast<int64_t>(sizeof(float));
+  const auto elements =
+      options.ballast_bytes / static_cast<int64_t>(sizeof(float));
   const at::Tensor ballast =
       at::arange(elements, at::kFloat).remainder_(251).mul_(1e-4);
   if (const auto type = unit->get_class(c10::QualifiedName(kType))) {
@@ -144,11 +163,18 @@ Module make_ballast_block(const Unit& unit, int64_t ballast_bytes) {
   Module block(c10::QualifiedName(kType), unit, /*shouldMangle=*/false);
   register_block_state(block);
   block.register_parameter("ballast", ballast, false);
-  block.define(R"(
+  std::string code = R"(
 def forward(self, x, t):
     y = torch.tanh(torch.matmul(x + t, self.weight) + self.bias)
-    return x + self.scale * (y + self.ballast.mean())
-)");
+)";
+  if (options.block_ms > 0) {
+    absl::StrAppend(
+        &code, "    m = torch.eye(256)\n    for i in range(",
+        count_products(options.block_ms),
+        "):\n        m = torch.matmul(m, m)\n    y = y * m[0, 0]\n");
+  }
+  block.define(code +
+               "    return x + self.scale * (y + self.ballast.mean())\n");
   return block;
 }
 
@@ -199,7 +225,7 @@ Module make_dit(const Unit& unit, const TinyPipelineOptions& options) {
   std::vector<Module> blocks;
   for (int i = 0; i < options.blocks; ++i) {
     blocks.push_back(options.ballast_bytes > 0
-                         ? make_ballast_block(unit, options.ballast_bytes)
+                         ? make_ballast_block(unit, options)
                          : make_tiny_block(unit, options.traced,
                                            options.forking_block && i == 0));
   }
@@ -284,23 +310,6 @@ void declare_components(const Unit& unit, Module& root,
                        {{"text_encoder", {"blocks"}}});
   add_names(plan, "resident_dit_paths", dits);
   root.register_module("_offload_plan", plan);
-}
-
-// How many products of identity matrices take `milliseconds` with one thread.
-int64_t count_products(int milliseconds) {
-  constexpr int kTries = 20;
-  const int threads = at::get_num_threads();
-  at::set_num_threads(1);
-  at::Tensor m = at::eye(256);
-  absl::Duration shortest = absl::InfiniteDuration();
-  for (int i = 0; i < kTries; ++i) {
-    const absl::Duration start = Clock::real().monotonic();
-    m = at::matmul(m, m);
-    shortest = std::min(shortest, Clock::real().monotonic() - start);
-  }
-  at::set_num_threads(threads);
-  return static_cast<int64_t>(
-      absl::FDivDuration(absl::Milliseconds(milliseconds), shortest));
 }
 
 std::string denoise_source(const TinyPipelineOptions& options) {
