@@ -59,13 +59,14 @@ class RestartTest : public DaemonFixture {
     return start_ready(options);
   }
 
-  // Blocks until a worker of a later generation is ready, and returns it.
-  static v1::Pipeline wait_for_generation(Daemon& daemon, int64_t generation) {
+  // Blocks until a worker is ready that was not killed: one that was may have
+  // been ready before, and is taken for it until its end is noticed.
+  static v1::Pipeline wait_for_other(Daemon& daemon, pid_t killed) {
     v1::Pipeline pipeline;
     EXPECT_TRUE(eventually([&] {
       pipeline = daemon.get_pipeline(kPipeline);
-      return pipeline.generation() >= generation &&
-             pipeline.state() == v1::Pipeline::STATE_READY;
+      return pipeline.state() == v1::Pipeline::STATE_READY &&
+             pipeline.ranks(0).pid() != killed;
     })) << daemon.log();
     return pipeline;
   }
@@ -73,9 +74,9 @@ class RestartTest : public DaemonFixture {
   // Restarts until the pipeline has this generation. Workers die idle, in a
   // generation, and while they load.
   static void restart_until(Daemon& daemon, int64_t generation) {
-    v1::Pipeline pipeline = wait_for_generation(daemon, 1);
+    v1::Pipeline pipeline = wait_for_other(daemon, 0);
     while (pipeline.generation() < generation) {
-      const auto pid = static_cast<pid_t>(pipeline.ranks(0).pid());
+      auto pid = static_cast<pid_t>(pipeline.ranks(0).pid());
       switch (pipeline.generation() % 3) {
         case 0: {
           GenerateCall call(daemon.generation(), make_request());
@@ -95,9 +96,10 @@ class RestartTest : public DaemonFixture {
         }
         default:
           kill(pid, SIGKILL);
-          kill(daemon.wait_for_worker(pid), SIGKILL);
+          pid = daemon.wait_for_worker(pid);
+          kill(pid, SIGKILL);
       }
-      pipeline = wait_for_generation(daemon, pipeline.generation() + 1);
+      pipeline = wait_for_other(daemon, pid);
     }
   }
 };
