@@ -19,8 +19,9 @@ namespace ferry {
 //      │                        │
 //      └─enable() error─► disabled: no hook of it is left, and the tensors
 //                         are ordinary ones, so that it can be tried again
-//                               └─disable() error─► enabled: it keeps what it
-//                                 needs to try again
+//                               ├─disable() error─► enabled: it keeps what it
+//                               │ needs to try again
+//                               └─confirm() false─► given up: to be destroyed
 //
 // If enable() fails and the tensors cannot be given back either, its error
 // says so, the backend is enabled, and only disable() is legal.

@@ -153,7 +153,7 @@ void PlacementBackend::end_choice() {
 }
 
 absl::Status PlacementBackend::clear_group() {
-  // Its part of the device's memory, and of what was computed with.
+  // It holds device memory, and so does LibTorch of what it computed with.
   group_->weights.reset();
   platform_.device()->empty_cache();
   if (!group_->images.valid()) return absl::OkStatus();

@@ -160,7 +160,8 @@ class PlacementBackend final : public OffloadBackend {
   // What the granularity of allocations may cost.
   int64_t rounding_bytes(const ResolvedPlan& plan) const;
 
-  // On all ranks, what a pipeline that was given up has left.
+  // Frees what a pipeline that was given up has left: what joined the devices,
+  // their cached memory, and the images. A call of all ranks.
   absl::Status clear_group();
   // As rank 0: no rank can change the size of what is shared.
   absl::Status seal_images() const;

@@ -15,8 +15,8 @@
 #include "absl/strings/str_cat.h"
 #include "offload/image_layout.h"
 #include "platform/base/clock.h"
-#include "platform/base/mutex.h"
 #include "platform/base/status_macros.h"
+#include "platform/base/testing/wait_until.h"
 
 namespace ferry {
 namespace {
@@ -29,19 +29,6 @@ at::Tensor make_values(at::IntArrayRef shape, size_t number) {
       .narrow(0, 0, c10::multiply_integers(shape))
       .reshape(shape)
       .clone();
-}
-
-// As a device does: without the host's cores.
-void compute_for(absl::Duration time) {
-  const Clock& clock = Clock::real();
-  const absl::Duration end = clock.monotonic() + time;
-  Mutex mutex;
-  CondVar nothing_comes;
-  MutexLock lock(&mutex);
-  for (absl::Duration left = time; left > absl::ZeroDuration();
-       left = end - clock.monotonic()) {
-    nothing_comes.wait_for(&mutex, absl::ToChronoNanoseconds(left));
-  }
 }
 
 }  // namespace
@@ -234,7 +221,8 @@ absl::StatusOr<at::Tensor> ToyModule::run_block(
     const OffloadableBlock& block, const at::Tensor& x,
     std::vector<at::Tensor>* views) {
   RETURN_IF_ERROR(block.hooks->pre_forward());
-  compute_for(block_time_);
+  // As a device does: without the host's cores.
+  wait_until(Clock::real().monotonic() + block_time_);
   const at::Tensor bias = read(block.module, 1);
   const at::Tensor y = at::tanh(at::matmul(x, read(block.module, 0)) + bias) *
                        read(block.module, 2);

@@ -14,9 +14,9 @@
 #include "absl/time/time.h"
 #include "platform/base/clock.h"
 #include "platform/base/status_macros.h"
+#include "platform/base/testing/wait_until.h"
 #include "tests/benchmarks/measurement.h"
 #include "tests/benchmarks/timed_group.h"
-#include "tests/benchmarks/wait_until.h"
 
 namespace ferry {
 namespace {

@@ -9,7 +9,7 @@
 #include "offload/forward_output.h"
 #include "platform/base/clock.h"
 #include "platform/base/status_macros.h"
-#include "tests/benchmarks/wait_until.h"
+#include "platform/base/testing/wait_until.h"
 
 namespace ferry {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/benchmarks/wait_until.h"
+#include "platform/base/testing/wait_until.h"
 
 #include "platform/base/clock.h"
 #include "platform/base/mutex.h"
