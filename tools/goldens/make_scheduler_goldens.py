@@ -1,15 +1,21 @@
 #!/usr/bin/env python3
-"""Runs diffusers' schedulers and records full trajectories as goldens.
+"""Records single steps of diffusers' schedulers as goldens.
 
-The model is a polynomial of the latents and the timestep in float32 whose
-coefficients are exact, so that the C++ test computes the very same outputs.
+A trajectory amplifies what processors round differently, so every step starts
+from inputs of its own that are recorded: a sample and a model output, in few
+digits. What a multistep scheduler remembers comes from the recorded inputs of
+the steps before. With each result goes a bound of what another processor may
+compute (rounding_errors.py); steps whose bound would be too wide to tell a
+wrong result from a right one have none, and are not compared.
 
     make_scheduler_goldens.py            writes the goldens
-    make_scheduler_goldens.py --check    regenerates and compares them
+    make_scheduler_goldens.py --check    computes them anew from the recorded
+                                         inputs, and compares
 """
 
 import argparse
 import ast
+import functools
 import json
 import pathlib
 import sys
@@ -18,257 +24,49 @@ import diffusers
 import numpy as np
 import torch
 
+from rounding_errors import RoundingErrors, unit_roundoff
+from scheduler_cases import ANCESTRAL, CASES, DPM, EULER, FLOW, UNIPC
+
 GOLDENS = (
     pathlib.Path(__file__).resolve().parents[2]
     / "pipelines/schedulers/testdata/scheduler_goldens.json"
 )
-# --check fails above this, relative to the largest value of a step.
-TOLERANCE = 1e-7
-
-FLOW = "FlowMatchEulerDiscreteScheduler"
-EULER = "EulerDiscreteScheduler"
-ANCESTRAL = "EulerAncestralDiscreteScheduler"
-DDIM = "DDIMScheduler"
-COGVIDEOX = "CogVideoXDDIMScheduler"
-DPM = "DPMSolverMultistepScheduler"
-UNIPC = "UniPCMultistepScheduler"
-STEPS = [1, 2, 5, 20, 50]
-# 50 steps only where a trajectory is unlike the others: the file stays small.
-# And fewer where diffusers' own numbers depend on the processor: the lowest
-# levels of linear betas and the first one of a zero SNR are differences of
-# nearly equal numbers. ATEN_CPU_CAPABILITY=default shows where.
-FEW = [1, 2, 5, 20]
-
-SDXL = {
-    "beta_schedule": "scaled_linear",
-    "beta_start": 0.00085,
-    "beta_end": 0.012,
-    "timestep_spacing": "leading",
-    "steps_offset": 1,
-}
-
-SD15 = {**SDXL, "clip_sample": False, "set_alpha_to_one": False}
-ZERO_SNR = {
-    "prediction_type": "v_prediction",
-    "rescale_betas_zero_snr": True,
-    "timestep_spacing": "trailing",
-}
-COGVIDEOX_2B = {
-    **ZERO_SNR, "clip_sample": False, "set_alpha_to_one": True,
-    "snr_shift_scale": 3.0}
-FLOW_SOLVER = {"prediction_type": "flow_prediction", "use_flow_sigmas": True}
-SDE = {"algorithm_type": "sde-dpmsolver++"}
 # Noise is drawn from it, as a job draws it.
 SEED = 7
-
-# name -> (class, options, step counts, what set_timesteps gets beside them)
-CASES = {
-    "flow_default": (FLOW, {}, STEPS, {}),
-    "flow_sd3": (FLOW, {"shift": 3.0}, STEPS, {}),
-    "flow_sd3_512_train_steps": (
-        FLOW, {"shift": 1.73, "num_train_timesteps": 512}, FEW, {}),
-    "flow_schnell": (FLOW, {"shift": 1.0}, [1, 2, 4], {"grid": "pipeline"}),
-    "flow_dev_4096": (
-        FLOW, {"shift": 3.0, "use_dynamic_shifting": True}, STEPS,
-        {"grid": "pipeline", "image_seq_len": 4096}),
-    "flow_dev_256": (
-        FLOW, {"use_dynamic_shifting": True}, FEW,
-        {"grid": "pipeline", "image_seq_len": 256}),
-    "flow_dev_16": (
-        FLOW, {"use_dynamic_shifting": True}, FEW,
-        {"grid": "pipeline", "image_seq_len": 16}),
-    "flow_dynamic_own_grid": (
-        FLOW, {"use_dynamic_shifting": True}, FEW, {"image_seq_len": 1000}),
-    "flow_qwen": (
-        FLOW,
-        {"use_dynamic_shifting": True, "shift_terminal": 0.02,
-         "max_image_seq_len": 8192, "max_shift": 0.9},
-        [2, 5, 20, 50], {"grid": "pipeline", "image_seq_len": 6032}),
-    "flow_ltx": (
-        FLOW,
-        {"use_dynamic_shifting": True, "shift_terminal": 0.1,
-         "base_image_seq_len": 1024, "base_shift": 0.95, "max_shift": 2.05},
-        [2, 5, 20], {"grid": "pipeline", "image_seq_len": 2048}),
-    "flow_linear_time_shift": (
-        FLOW, {"use_dynamic_shifting": True, "time_shift_type": "linear"},
-        FEW, {"grid": "pipeline", "image_seq_len": 1024}),
-    "flow_static_terminal": (
-        FLOW, {"shift": 2.0, "shift_terminal": 0.05}, [2, 5, 20], {}),
-    "flow_inverted": (FLOW, {"invert_sigmas": True}, FEW, {}),
-    "flow_karras": (FLOW, {"shift": 3.0, "use_karras_sigmas": True}, FEW, {}),
-    "flow_exponential": (FLOW, {"use_exponential_sigmas": True}, FEW, {}),
-    "flow_hunyuan": (FLOW, {"shift": 7.0}, [2, 5, 20], {"grid": "to_zero"}),
-    "euler_default": (EULER, {}, FEW, {}),
-    "euler_sdxl": (EULER, SDXL, STEPS, {}),
-    "euler_sdxl_trailing": (
-        EULER, {**SDXL, "timestep_spacing": "trailing"}, FEW, {}),
-    "euler_sdxl_karras": (EULER, {**SDXL, "use_karras_sigmas": True}, FEW, {}),
-    "euler_sdxl_exponential": (
-        EULER, {**SDXL, "use_exponential_sigmas": True}, FEW, {}),
-    "euler_sigma_ends": (
-        EULER,
-        {**SDXL, "use_karras_sigmas": True, "sigma_min": 0.05,
-         "sigma_max": 12.5}, FEW, {}),
-    "euler_log_linear": (
-        EULER, {**SDXL, "interpolation_type": "log_linear"}, FEW, {}),
-    "euler_final_sigma_min": (
-        EULER, {**SDXL, "final_sigmas_type": "sigma_min"}, FEW, {}),
-    "euler_v_prediction": (
-        EULER, {**SDXL, "prediction_type": "v_prediction"}, FEW, {}),
-    "euler_zero_snr": (
-        EULER,
-        {**SDXL, "prediction_type": "v_prediction",
-         "rescale_betas_zero_snr": True, "timestep_spacing": "trailing"},
-        [1, 5, 20], {}),
-    "euler_sample": (EULER, {"prediction_type": "sample"}, FEW, {}),
-    "euler_cosine": (
-        EULER,
-        {"beta_schedule": "squaredcos_cap_v2",
-         "prediction_type": "v_prediction"}, FEW, {}),
-    "euler_continuous": (
-        EULER,
-        {**SDXL, "prediction_type": "v_prediction",
-         "timestep_type": "continuous", "use_karras_sigmas": True,
-         "sigma_min": 0.002, "sigma_max": 700.0}, FEW, {}),
-    "euler_500_train_steps": (
-        EULER, {"num_train_timesteps": 500, "timestep_spacing": "trailing"},
-        FEW, {}),
-    "euler_custom_sigmas": (EULER, SDXL, [2, 5, 20], {"grid": "to_zero"}),
-    "ancestral_default": (ANCESTRAL, {}, FEW, {}),
-    "ancestral_sdxl": (ANCESTRAL, SDXL, FEW, {}),
-    "ancestral_trailing": (
-        ANCESTRAL, {**SDXL, "timestep_spacing": "trailing"}, FEW, {}),
-    "ancestral_zero_snr": (ANCESTRAL, {**SDXL, **ZERO_SNR}, [1, 5], {}),
-    "ancestral_cosine": (
-        ANCESTRAL,
-        {"beta_schedule": "squaredcos_cap_v2",
-         "prediction_type": "v_prediction"}, FEW, {}),
-    "ddim_default": (DDIM, {}, FEW, {}),
-    "ddim_sd15": (DDIM, SD15, STEPS, {}),
-    "ddim_clip_range": (
-        DDIM, {"clip_sample_range": 0.75, "timestep_spacing": "trailing"}, FEW,
-        {}),
-    "ddim_zero_snr": (DDIM, {**SD15, **ZERO_SNR}, [1, 5, 20], {}),
-    "ddim_sample_linspace": (
-        DDIM,
-        {**SD15, "prediction_type": "sample", "timestep_spacing": "linspace"},
-        FEW, {}),
-    "ddim_cosine": (
-        DDIM,
-        {"beta_schedule": "squaredcos_cap_v2", "clip_sample": False,
-         "prediction_type": "v_prediction"}, FEW, {}),
-    "cogvideox_2b": (COGVIDEOX, COGVIDEOX_2B, STEPS, {}),
-    "cogvideox_5b": (
-        COGVIDEOX, {**COGVIDEOX_2B, "snr_shift_scale": 1.0}, FEW, {}),
-    "cogvideox_epsilon": (
-        COGVIDEOX, {"beta_schedule": "linear", "set_alpha_to_one": False}, FEW,
-        {}),
-    "dpm_pixart": (DPM, {}, [1, 2, 5], {}),
-    "dpm_sdxl": (DPM, SDXL, FEW, {}),
-    "dpm_sdxl_karras": (
-        DPM, {**SDXL, "use_karras_sigmas": True}, STEPS, {}),
-    "dpm_sigma_ends": (
-        DPM,
-        {**SDXL, "use_karras_sigmas": True, "sigma_min": 0.05,
-         "sigma_max": 12.5}, FEW, {}),
-    "dpm_exponential": (
-        DPM, {**SDXL, "use_exponential_sigmas": True}, FEW, {}),
-    "dpm_trailing": (
-        DPM, {**SDXL, "timestep_spacing": "trailing"}, FEW, {}),
-    "dpm_zero_snr": (DPM, {**SDXL, **ZERO_SNR}, FEW, {}),
-    "dpm_heun": (DPM, {**SDXL, "solver_type": "heun"}, FEW, {}),
-    "dpm_order_1": (DPM, {**SDXL, "solver_order": 1}, FEW, {}),
-    "dpm_order_3": (DPM, {**SDXL, "solver_order": 3}, STEPS, {}),
-    "dpm_order_3_to_the_end": (
-        DPM,
-        {"solver_order": 3, "lower_order_final": False,
-         "final_sigmas_type": "sigma_min"}, FEW, {}),
-    "dpm_euler_at_final": (
-        DPM,
-        {**SDXL, "euler_at_final": True, "final_sigmas_type": "sigma_min"},
-        FEW, {}),
-    "dpm_sample": (DPM, {"prediction_type": "sample"}, FEW, {}),
-    "dpm_cosine_clipped": (
-        DPM,
-        {"beta_schedule": "squaredcos_cap_v2", "lambda_min_clipped": -5.1,
-         "prediction_type": "v_prediction"}, FEW, {}),
-    "dpm_cosine_karras": (
-        DPM,
-        {"beta_schedule": "squaredcos_cap_v2", "use_karras_sigmas": True},
-        FEW, {}),
-    "dpm_flow_sana": (DPM, {**FLOW_SOLVER, "flow_shift": 3.0}, STEPS, {}),
-    "dpm_flow_sigma_min": (
-        DPM, {**FLOW_SOLVER, "final_sigmas_type": "sigma_min"}, FEW, {}),
-    "dpm_flow_dynamic": (
-        DPM, {**FLOW_SOLVER, "use_dynamic_shifting": True}, FEW,
-        {"image_seq_len": 1000}),
-    "dpm_sde": (DPM, {**SDXL, **SDE}, [1, 2, 5, 10], {}),
-    "dpm_sde_karras": (
-        DPM,
-        {**SDXL, **SDE, "use_karras_sigmas": True, "solver_type": "heun"},
-        FEW, {}),
-    "dpm_sde_flow": (
-        DPM, {**FLOW_SOLVER, **SDE, "flow_shift": 3.0, "solver_order": 1},
-        FEW, {}),
-    "unipc_default": (UNIPC, {}, [1, 2], {}),
-    "unipc_sdxl": (UNIPC, SDXL, STEPS, {}),
-    "unipc_sdxl_karras": (
-        UNIPC, {**SDXL, "use_karras_sigmas": True}, FEW, {}),
-    "unipc_exponential": (
-        UNIPC, {**SDXL, "use_exponential_sigmas": True}, FEW, {}),
-    "unipc_wan_480p": (UNIPC, {**FLOW_SOLVER, "flow_shift": 3.0}, STEPS, {}),
-    "unipc_wan_720p": (UNIPC, {**FLOW_SOLVER, "flow_shift": 5.0}, FEW, {}),
-    "unipc_flow_karras": (
-        UNIPC,
-        {**FLOW_SOLVER, "use_karras_sigmas": True, "sigma_min": 0.01,
-         "sigma_max": 200.0}, FEW, {}),
-    "unipc_flow_custom_sigmas": (
-        UNIPC, {**FLOW_SOLVER, "flow_shift": 3.0}, FEW, {"grid": "pipeline"}),
-    "unipc_qwen": (
-        UNIPC,
-        {**FLOW_SOLVER, "use_dynamic_shifting": True, "shift_terminal": 0.02,
-         "max_image_seq_len": 8192, "max_shift": 0.9},
-        [2, 5, 20], {"grid": "pipeline", "image_seq_len": 6032}),
-    "unipc_flow_sigma_min": (
-        UNIPC, {**FLOW_SOLVER, "final_sigmas_type": "sigma_min"}, FEW, {}),
-    # With a last level of zero diffusers makes NaN of the last step.
-    "unipc_bh1": (
-        UNIPC,
-        {**SDXL, "solver_type": "bh1", "final_sigmas_type": "sigma_min"}, FEW,
-        {}),
-    "unipc_order_1": (UNIPC, {**SDXL, "solver_order": 1}, FEW, {}),
-    "unipc_order_3": (
-        UNIPC, {**FLOW_SOLVER, "flow_shift": 5.0, "solver_order": 3}, STEPS,
-        {}),
-    "unipc_order_3_to_the_end": (
-        UNIPC,
-        {**SDXL, "solver_order": 3, "lower_order_final": False,
-         "final_sigmas_type": "sigma_min"}, FEW, {}),
-    "unipc_predict_noise": (
-        UNIPC, {"predict_x0": False, "final_sigmas_type": "sigma_min"},
-        [1, 2, 20], {}),
-    "unipc_predict_noise_of_v": (
-        UNIPC,
-        {**SDXL, "predict_x0": False, "final_sigmas_type": "sigma_min",
-         "prediction_type": "v_prediction"}, [1, 5, 20], {}),
-    "unipc_disable_corrector": (
-        UNIPC, {**FLOW_SOLVER, "disable_corrector": [0, 2]}, FEW, {}),
-    "unipc_zero_snr": (UNIPC, {**SDXL, **ZERO_SNR}, FEW, {}),
-    "unipc_sample": (UNIPC, {"prediction_type": "sample"}, FEW, {}),
-}
+# Runs of more steps record their levels only: the file stays small.
+MAX_RECORDED_STEPS = 16
+# Relative to the largest value of sample and result: a step whose bound is
+# wider is not compared.
+WIDEST_BOUND = 3e-4
+# --check computes bounds from levels that differ in the last bits themselves.
+BOUND_FACTOR = 4
+UNIT = unit_roundoff(torch.float32)
 
 
 def initial_noise():
-    """A batch of one: values that are exact in binary, of both signs."""
-    return torch.tensor(
-        [[-2.0, -0.5, 0.75, 2.25]],
-        dtype=torch.float32)
+    return torch.tensor([[-2.0, 0.75]], dtype=torch.float32)
 
 
 def model(sample, timestep):
-    """Stands for a transformer; every operation rounds to float32."""
-    t = timestep.to(torch.float32) * 0.0009765625  # 1/1024
-    return sample * 0.5 + sample * sample * 0.03125 * (1.0 - t) + t * 0.25 - 0.125
+    """Stands for a transformer: outputs of about the sample's size."""
+    t = float(timestep) / 1024
+    return sample * 0.5 + sample * sample * 0.03125 * (1 - t) + t * 0.25 - 0.125
+
+
+def in_few_digits(tensor):
+    return [float(f"{value:.3g}") for value in tensor.flatten().tolist()]
+
+
+def numbers(values):
+    """The shortest decimals that give the same float32s."""
+    return [float(str(np.float32(value)))
+            for value in torch.as_tensor(values).flatten().tolist()]
+
+
+def bounds(values):
+    """Upwards to two digits, so that the file stays small."""
+    return [float(f"{value * 1.05:.1e}")
+            for value in np.asarray(values, dtype=np.float64).flatten()]
 
 
 def custom_sigmas(grid, steps):
@@ -292,12 +90,6 @@ def calculate_shift(config, image_seq_len):
         config["max_image_seq_len"], config["base_shift"], config["max_shift"])
 
 
-def numbers(values):
-    """The shortest decimals that give the same float32s."""
-    return [float(str(np.float32(value)))
-            for value in np.asarray(values).flatten()]
-
-
 # What pipelines read from the configuration of any scheduler.
 SHIFT_DEFAULTS = {
     "base_image_seq_len": 256, "max_image_seq_len": 4096, "base_shift": 0.5,
@@ -312,8 +104,8 @@ def make_scheduler(class_name, options):
         {"_class_name": class_name, **known})
 
 
-def run(class_name, options, steps, extra):
-    scheduler = make_scheduler(class_name, options)
+def timestep_arguments(class_name, options, steps, extra):
+    """What set_timesteps() gets, and the custom sigmas among it."""
     arguments = {"num_inference_steps": steps}
     sigmas = None
     if "grid" in extra:
@@ -324,48 +116,163 @@ def run(class_name, options, steps, extra):
     if options.get("use_dynamic_shifting"):
         arguments["mu"] = calculate_shift(
             {**SHIFT_DEFAULTS, **options}, extra["image_seq_len"])
+    return arguments, sigmas
+
+
+def alpha_bounds(scheduler):
+    """Below and above alphas_cumprod on any processor.
+
+    A factor 1 - beta has the same bits everywhere unless beta's last bits
+    decide how it is rounded; only those factors make a difference.
+    """
+    alphas = scheduler.alphas_cumprod
+    unit = unit_roundoff(alphas.dtype)
+    if scheduler.config.get("rescale_betas_zero_snr") or unit != UNIT:
+        # Each factor is a ratio of neighbours, and rounded as such.
+        slack = unit * torch.arange(8, len(alphas) + 8)
+        low, high = alphas * (1 - slack), alphas * (1 + slack)
+        if alphas[-1] < 1e-6:
+            # That of a zero SNR is set, not computed.
+            low[-1] = high[-1] = alphas[-1]
+    else:
+        # linspace, its square, and the rounding of each.
+        slack = 8 * unit * scheduler.betas.double()
+        low, high = (
+            torch.cumprod((1 - (scheduler.betas.double() + sign * slack).float())
+                          .double(), 0) * (1 - sign * 2 * unit)
+            for sign in (1, -1))
+        scale = scheduler.config.get("snr_shift_scale", 1)
+        low, high = (alpha / (scale + (1 - scale) * alpha)
+                     for alpha in (low, high))
+    return low.to(alphas.dtype), high.clamp(max=1 - unit).to(alphas.dtype)
+
+
+def has_exact_levels(class_name, options):
+    """Levels from sums, products and quotients have the same bits everywhere."""
+    is_flow = class_name == FLOW or options.get("use_flow_sigmas")
+    return is_flow and not any(
+        options.get(key) for key in (
+            "use_dynamic_shifting", "use_karras_sigmas",
+            "use_exponential_sigmas"))
+
+
+def made_levels(scheduler, arguments, alphas):
+    """(timesteps, sigmas) that follow from `alphas`; DDIM has no sigmas."""
+    if alphas is not None:
+        scheduler.alphas_cumprod = alphas
     scheduler.set_timesteps(**arguments)
+    return [np.asarray(getattr(scheduler, name, []), dtype=np.float64)
+            for name in ("timesteps", "sigmas")]
+
+
+def set_levels(scheduler, class_name, options, arguments, errors):
+    """Makes the levels; returns bounds of (timesteps, sigmas).
+
+    Levels fall with alphas_cumprod, so their extremes are those of its own.
+    """
+    alphas = getattr(scheduler, "alphas_cumprod", None)
+    extremes = [] if alphas is None else alpha_bounds(scheduler)
+    outer = [made_levels(scheduler, arguments, values) for values in extremes]
+    levels = made_levels(scheduler, arguments, alphas)
+    rounding = 0 if has_exact_levels(class_name, options) else 4 * UNIT
+    level_bounds = [
+        functools.reduce(
+            np.maximum, [np.abs(values - others[i]) for others in outer], 0)
+        + rounding * np.abs(values) for i, values in enumerate(levels)]
+    if alphas is not None:
+        low, high = extremes
+        scheduler.alphas_cumprod = errors.add(
+            alphas, torch.maximum(alphas - low, high - alphas))
+        if not scheduler.config.get("set_alpha_to_one", True):
+            scheduler.final_alpha_cumprod = scheduler.alphas_cumprod[0]
+    if hasattr(scheduler, "sigmas"):
+        scheduler.sigmas = errors.add(scheduler.sigmas, level_bounds[1])
+    return level_bounds
+
+
+def run_steps(scheduler, class_name, errors, init_noise_sigma, recorded):
+    """Walks the steps, from `recorded` inputs if there are any."""
+    step_arguments = {"return_dict": False}
+    if class_name in (ANCESTRAL, DPM):
+        step_arguments["generator"] = torch.Generator("cpu").manual_seed(SEED)
+    has_inputs = class_name in (EULER, ANCESTRAL)
+    steps = {"samples": [], "outputs": [], "results": [], "bounds": []}
+    if has_inputs:
+        steps.update(model_inputs=[], model_input_bounds=[])
+    result = initial_noise() * init_noise_sigma
+    for i, timestep in enumerate(scheduler.timesteps):
+        sample = torch.tensor(
+            [recorded["samples"][i] if recorded else in_few_digits(result)])
+        with errors:
+            model_input = (scheduler.scale_model_input(sample, timestep)
+                           if has_inputs else sample)
+        output = torch.tensor(
+            [recorded["outputs"][i] if recorded
+             else in_few_digits(model(model_input, timestep))])
+        with errors:
+            result = scheduler.step(
+                output, timestep, sample, **step_arguments)[0]
+        bound = errors.bound(result).max().item()
+        scale = max(result.abs().max().item(), sample.abs().max().item())
+        steps["samples"].append(in_few_digits(sample))
+        steps["outputs"].append(in_few_digits(output))
+        steps["results"].append(numbers(result))
+        steps["bounds"].append(
+            bounds(bound)[0] if bound <= WIDEST_BOUND * scale else None)
+        if has_inputs:
+            steps["model_inputs"].append(numbers(model_input))
+            steps["model_input_bounds"].append(
+                bounds(errors.bound(model_input).max())[0])
+    return steps
+
+
+def run(class_name, options, steps, extra, recorded):
+    scheduler = make_scheduler(class_name, options)
+    arguments, sigmas = timestep_arguments(class_name, options, steps, extra)
+    errors = RoundingErrors()
+    timestep_bounds, sigma_bounds = set_levels(
+        scheduler, class_name, options, arguments, errors)
     # As pipelines do; without it diffusers looks the first step up by its
     # timestep and starts late when two are equal.
     if hasattr(scheduler, "set_begin_index"):
         scheduler.set_begin_index(0)
-    step_arguments = {"return_dict": False}
-    if class_name in (ANCESTRAL, DPM):
-        step_arguments["generator"] = torch.Generator("cpu").manual_seed(SEED)
-    init_noise_sigma = getattr(scheduler, "init_noise_sigma", 1.0)
-    sample = initial_noise() * init_noise_sigma
-    trajectory = []
-    for timestep in scheduler.timesteps:
-        model_input = sample
-        if hasattr(scheduler, "scale_model_input"):
-            model_input = scheduler.scale_model_input(sample, timestep)
-        output = model(model_input, timestep)
-        sample = scheduler.step(output, timestep, sample, **step_arguments)[0]
-        trajectory.append(numbers(sample))
     count = len(scheduler.timesteps)
+    with errors:
+        init_noise_sigma = torch.as_tensor(
+            getattr(scheduler, "init_noise_sigma", 1.0)) * 1
     result = {
         "num_inference_steps": steps,
-        "init_noise_sigma": numbers([init_noise_sigma])[0],
+        "init_noise_sigma": numbers(init_noise_sigma),
+        "init_noise_sigma_bound": bounds(errors.bound(init_noise_sigma)),
         "timesteps": numbers(scheduler.timesteps),
-        "samples": trajectory,
+        "timestep_bounds": bounds(timestep_bounds),
     }
-    if hasattr(scheduler, "sigmas"):
+    if len(sigma_bounds):
         # interpolation_type log_linear leaves one that no step reads.
         result["sigmas"] = numbers(scheduler.sigmas[: count + 1])
+        result["sigma_bounds"] = bounds(sigma_bounds[: count + 1])
     if sigmas is not None:
         result["custom_sigmas"] = [float(sigma) for sigma in sigmas]
+    if count <= MAX_RECORDED_STEPS:
+        result["steps"] = run_steps(
+            scheduler, class_name, errors, init_noise_sigma.item(),
+            recorded and recorded["steps"])
     return result
 
 
-def generate():
+def generate(recorded=None):
+    """All goldens; with those `recorded`, from their inputs."""
     cases = []
-    for name, (class_name, options, step_counts, extra) in CASES.items():
+    for index, (name, (class_name, options, step_counts, extra)) in enumerate(
+            CASES.items()):
+        runs = [
+            run(class_name, options, steps, extra,
+                recorded and recorded["cases"][index]["runs"][i])
+            for i, steps in enumerate(step_counts)]
         case = {
             "name": name,
             "config": {"_class_name": class_name, **options},
-            "runs": [
-                run(class_name, options, steps, extra) for steps in step_counts
-            ],
+            "runs": runs,
         }
         if "image_seq_len" in extra:
             case["image_seq_len"] = extra["image_seq_len"]
@@ -375,36 +282,71 @@ def generate():
             "diffusers": diffusers.__version__,
             "torch": torch.__version__.split("+")[0],
         },
-        "initial_noise": numbers(initial_noise()),
         "seed": SEED,
         "cases": cases,
     }
 
 
-def difference(path, old, new):
-    """Yields the paths at which two goldens differ by more than TOLERANCE."""
+# Values, the key of their bounds, and how the bound belongs to them.
+BOUNDED = {
+    "init_noise_sigma": "init_noise_sigma_bound",
+    "timesteps": "timestep_bounds",
+    "sigmas": "sigma_bounds",
+    "results": "bounds",
+    "model_inputs": "model_input_bounds",
+}
+
+
+def beyond(old, new, bound):
+    """Whether a value, or one of a list, differs by more than its bound."""
+    old, new = np.atleast_1d(old), np.atleast_1d(new)
+    return bound is not None and not np.all(np.abs(new - old) <= bound)
+
+
+def differences(path, old, new):
+    """Yields where goldens differ by more than the committed bounds."""
     if isinstance(new, dict) and isinstance(old, dict):
         if old.keys() != new.keys():
             yield f"{path}: keys differ"
             return
         for key in new:
-            yield from difference(f"{path}/{key}", old[key], new[key])
+            if key in BOUNDED:
+                limits = old[BOUNDED[key]]
+                if not len(old[key]) == len(new[key]) == len(limits):
+                    yield f"{path}/{key}: another number of values"
+                for i, (a, b, limit) in enumerate(zip(old[key], new[key], limits)):
+                    if beyond(a, b, limit):
+                        yield f"{path}/{key}/{i}: {a}, now {b}, bound {limit}"
+            elif key in BOUNDED.values():
+                for i, (a, b) in enumerate(zip(old[key], new[key])):
+                    if a is not None and b is not None and not (
+                            max(a, b) <= BOUND_FACTOR * min(a, b)):
+                        yield f"{path}/{key}/{i}: {a}, now {b}"
+            else:
+                yield from differences(f"{path}/{key}", old[key], new[key])
     elif isinstance(new, list) and isinstance(old, list):
         if len(old) != len(new):
             yield f"{path}: {len(old)} values, now {len(new)}"
-        elif new and all(isinstance(value, float) for value in new + old):
-            scale = max(abs(value) for value in new) or 1.0
-            worst = max(abs(a - b) for a, b in zip(old, new)) / scale
-            if not worst <= TOLERANCE:
-                yield f"{path}: relative difference {worst:.3g}"
-        else:
-            for index, (a, b) in enumerate(zip(old, new)):
-                yield from difference(f"{path}/{index}", a, b)
-    elif isinstance(new, float) and isinstance(old, float):
-        if not abs(old - new) <= TOLERANCE * (abs(new) or 1.0):
-            yield f"{path}: {old}, now {new}"
+        for index, (a, b) in enumerate(zip(old, new)):
+            yield from differences(f"{path}/{index}", a, b)
     elif old != new:
         yield f"{path}: {old}, now {new}"
+
+
+def left_out(goldens):
+    """The steps that are not compared, as text."""
+    for case in goldens["cases"]:
+        for made in case["runs"]:
+            bounds_of_steps = made.get("steps", {}).get("bounds", [])
+            steps = [i for i, bound in enumerate(bounds_of_steps) if bound is None]
+            if steps:
+                yield (f"{case['name']}, {made['num_inference_steps']} steps: "
+                       f"ill-conditioned, not compared: {steps}")
+
+
+def outline(cases):
+    return {case["name"]: [run["num_inference_steps"] for run in case["runs"]]
+            for case in cases}
 
 
 def main():
@@ -412,17 +354,23 @@ def main():
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    committed = json.loads(GOLDENS.read_text()) if arguments.check else None
+    if committed and outline(committed["cases"]) != {
+            name: list(case[2]) for name, case in CASES.items()}:
+        print("goldens: the cases are not those of scheduler_cases.py")
+        return 1
+    goldens = generate(committed)
     # Through JSON, so that both sides have been written once.
     text = json.dumps(
-        generate(), separators=(",", ":"), allow_nan=False).replace(
+        goldens, separators=(",", ":"), allow_nan=False).replace(
         '{"name"', '\n{"name"')
     if not arguments.check:
         GOLDENS.parent.mkdir(parents=True, exist_ok=True)
         GOLDENS.write_text(text + "\n")
+        print(*left_out(goldens), sep="\n")
         print(f"wrote {GOLDENS} ({len(text)} bytes)")
         return 0
-    problems = list(difference("", json.loads(GOLDENS.read_text()),
-                               json.loads(text)))
+    problems = list(differences("", committed, json.loads(text)))
     for problem in problems[:20]:
         print(problem)
     print(f"goldens: {len(CASES)} cases, {len(problems)} differences")
