@@ -122,6 +122,21 @@ def ferry_py_test(name, main, data = [], size = "small", **kwargs):
         **kwargs
     )
 
+def text_literal(name, src, out):
+    """A text file as a C++ string literal, to be included where one may stand.
+
+    Args:
+      name: the target.
+      src: the text.
+      out: the file to include.
+    """
+    native.genrule(
+        name = name,
+        srcs = [src],
+        outs = [out],
+        cmd = "(echo 'R\"text('; cat $<; echo ')text\"') > $@",
+    )
+
 def ferry_proto_library(name, srcs, deps = [], services = [], visibility = None):
     """C++ classes of .proto files, under their canonical names.
 
