@@ -1,7 +1,7 @@
 # Each target sets up by itself what it needs and is missing.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-asan test-tsan fuzz lint format demo demo-distributed bench goldens-check
+.PHONY: help setup build test test-asan test-tsan fuzz fuzz-programs lint format demo demo-distributed bench goldens-check
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -23,6 +23,9 @@ test-tsan:  ## C++ tests without LibTorch: data races
 
 fuzz:  ## every libFuzzer program for SECONDS, 20 unless given
 	tools/fuzz $(SECONDS)
+
+fuzz-programs: setup  ## random TorchScript programs by random offload policies, for SECONDS, 20 unless given
+	bazel run //tests/offload:fuzz_programs -- --seconds=$(or $(SECONDS),20)
 
 lint: setup  ## formatting, clang-tidy, buf, and the rules of the build
 	tools/lint/run

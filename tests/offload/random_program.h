@@ -1,0 +1,129 @@
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace ferry {
+
+// Columns of what passes through the blocks of a program; x is [2, 8].
+inline constexpr int64_t kProgramWidth = 8;
+
+// What a program has that offloading could get wrong. A program without any is
+// plain: what its blocks hold should stream.
+enum class ProgramOddity {
+  // Hooks, before or after a block, that use the block's tensors.
+  kHooks,
+  // Functions that get a block as an argument, or an interface of it.
+  kFreeFunctions,
+  // Writes in place of a block's tensors, also through views.
+  kWrites,
+  // The same through views that their schema does not tell.
+  kSilentWrites,
+  // Operators that write an argument, as their schema does not tell.
+  kSilentWriters,
+  // Tensors, or views of them, put into attributes, lists and dicts.
+  kStores,
+  // Reads of a block's tensors while the block does not run.
+  kOutsideReads,
+  // Results that are views of a block's tensors.
+  kReturnedViews,
+  // Tensors that blocks share.
+  kTies,
+  // Gradients of passes.
+  kAutograd,
+  // LibTorch's global generator.
+  kRandom,
+};
+inline constexpr int kProgramOddities = 11;
+
+// An attribute of a class of a program.
+struct ProgramAttribute {
+  enum class Holder {
+    kParameter,
+    kBuffer,
+    kAttribute,
+    kList,
+    kDict,
+    kTuple,
+    kModule
+  };
+  enum class Layout { kContiguous, kTransposed, kOffset, kExpanded };
+
+  std::string name;
+  Holder holder = Holder::kBuffer;
+  // Of the tensor: "S" [], "V" [8], "M" [8, 8]; unused for modules.
+  char shape = 'V';
+  // As TorchScript writes it: "float", "bfloat16", "int8", "float8_e4m3fn" …
+  std::string dtype = "float";
+  Layout layout = Layout::kContiguous;
+  // Not empty: it is the same tensor as all others that have this name.
+  std::string tie;
+  // The class of a module, of this program, and whether the attribute's type
+  // is the interface of blocks.
+  std::string module;
+  bool is_interface = false;
+  // Not empty: the module is not one of its own, but the one that this dotted
+  // path from the same parent leads to.
+  std::string alias_of;
+};
+
+// A line or a few of a function's body, not indented. Without those that are
+// not fixed the function is a function still.
+struct ProgramStatement {
+  std::string code;
+  bool is_fixed = false;
+};
+
+struct ProgramFunction {
+  // From "def" to the colon.
+  std::string head;
+  std::vector<ProgramStatement> body;
+};
+
+struct ProgramClass {
+  std::string name;
+  std::vector<ProgramAttribute> attributes;
+  std::vector<ProgramFunction> methods;
+  // Names of methods.
+  std::vector<std::string> hooks;
+  std::vector<std::string> pre_hooks;
+  // Methods without bodies; no attributes.
+  bool is_interface = false;
+};
+
+// A TorchScript program, as the source in an archive has it. Root's methods:
+//   encode(x), denoise(x, level: float), decode(x) -> Tensor [2, 8]
+// A value.
+struct RandomProgram {
+  uint64_t seed = 0;
+  std::set<ProgramOddity> oddities;
+  std::vector<ProgramClass> classes;
+  std::vector<ProgramFunction> functions;
+  // Paths of components from the root, and of encoders and DiTs the containers
+  // of blocks.
+  std::vector<std::string> dits;
+  std::vector<std::string> encoders;
+  std::vector<std::string> vaes;
+  int blocks = 0;
+  // Each pass runs blocks once, in order; it may leave some out.
+  bool is_in_order = true;
+  // Attributes that no method names are left out.
+  bool is_stripped = false;
+
+  bool is_plain() const { return oddities.empty(); }
+  // Whether a block has any.
+  bool has_hooks() const;
+  // The text of __torch__/program.py. All names are in __torch__.program.
+  std::string source() const;
+  // Statements that can be left out.
+  size_t removable() const;
+  // Without the `index`-th of them. REQUIRES: index < removable().
+  RandomProgram without(size_t index) const;
+};
+
+// Names of what a program has, for messages.
+std::string to_string(const std::set<ProgramOddity>& oddities);
+
+}  // namespace ferry
