@@ -1,5 +1,6 @@
 #include "pipelines/torchscript/root_module.h"
 
+#include <c10/core/GradMode.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/serialization/import.h>
 
@@ -99,6 +100,8 @@ class RootModule::Impl {
                                    std::vector<c10::IValue> arguments) {
     c10::IValue result;
     const absl::Status status = call_torch(method, [&] {
+      // What one method leaves switched on is not the next one's.
+      const c10::AutoGradMode no_grad(false);
       result = root_.get_method(method)(std::move(arguments));
     });
     if (status.ok()) return result;

@@ -3,7 +3,9 @@
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/api/compilation_unit.h>
+#include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/ir/ir.h>
 
 #include <memory>
 #include <string>
@@ -40,12 +42,37 @@ class StateUsesTest : public testing::Test {
 
   Module& block(size_t index) { return blocks_[index].module; }
 
-  StateUses uses() {
+  void define_root() {
     for (BoundModule& block : blocks_) {
       root_.register_module(block.path, block.module);
     }
     for (const std::string& source : sources_) root_.define(source);
+  }
+
+  StateUses uses() {
+    define_root();
     return find_state_uses(root_, blocks_);
+  }
+
+  // Lets `denoise` give its result and block a to a function that does what
+  // a's method does, as torch.jit.save writes a forward hook.
+  void hook_block_a(const std::string& method) {
+    torch::jit::Function* const function = unit_->create_function(
+        "__torch__.uses.hook",
+        torch::jit::toGraphFunction(block(0).type()->getMethod(method))
+            .graph()
+            ->copy());
+    torch::jit::Graph& graph = *root_.get_method("denoise").graph();
+    torch::jit::Node* const name = graph.create(c10::prim::Constant);
+    name->s_(c10::attr::name, "hook")
+        ->output()
+        ->setType(c10::FunctionType::create(function));
+    torch::jit::Node* const self = graph.createGetAttr(graph.inputs()[0], "a");
+    torch::jit::Node* const call =
+        graph.create(c10::prim::CallFunction,
+                     {name->output(), self->output(), graph.outputs()[0]});
+    for (torch::jit::Node* node : {name, self, call}) graph.appendNode(node);
+    graph.return_node()->replaceInput(0, call->output());
   }
 
   // How the attribute at a path is used, with the reason.
@@ -141,7 +168,7 @@ def denoise(self, x):
   EXPECT_EQ(use_of(found, "b", "w"), "read");
 }
 
-TEST_F(StateUsesTest, WhatAContainerKeepsIsShared) {
+TEST_F(StateUsesTest, WhatAContainerKeepsMayBeWrittenByOthers) {
   block(0).define(R"(
 def forward(self, x, out: List[Tensor]):
     out.append(self.w[1:])
@@ -155,7 +182,7 @@ def denoise(self, x):
 )"};
   const StateUses found = uses();
   EXPECT_EQ(use_of(found, "a", "w"),
-            "shared: written by aten::append in a.forward");
+            "written: written by aten::append in a.forward");
   EXPECT_EQ(use_of(found, "a", "s"), "read");
 }
 
@@ -172,6 +199,156 @@ def denoise(self, x):
   EXPECT_EQ(use_of(found, "a", "w"),
             "written: written by aten::add_ in denoise");
   EXPECT_EQ(use_of(found, "b", "w"), "read");
+}
+
+TEST_F(StateUsesTest, AFunctionThatGetsTheBlockRunsOutsideOfIt) {
+  block(0).define(R"(
+def forward(self, x):
+    return x * self.w
+
+def after(self, x):
+    return x + self.s + self.inner.forward(self.forward(x))
+)");
+  sources_ = {"def denoise(self, x):\n    return self.a.forward(x)\n"};
+  define_root();
+  hook_block_a("after");
+  const StateUses found = find_state_uses(root_, blocks_);
+  EXPECT_EQ(use_of(found, "a", "s"), "shared: read in a.hook, outside of a");
+  EXPECT_EQ(use_of(found, "a", "v"),
+            "shared: read in a.inner.forward, outside of a");
+  EXPECT_EQ(use_of(found, "a", "w"), "read");
+}
+
+// Operators that return a view, and whose schemas do not say so.
+TEST_F(StateUsesTest, AWriteThroughASilentViewIsFound) {
+  for (const std::string view :
+       {"torch.einsum('i->i', self.w)", "self.w.sum_to_size([3])",
+        "torch._unsafe_view(self.w, [3])", "torch.cartesian_prod([self.w])",
+        "self.w.to_dense()", "torch.atleast_1d(self.w)",
+        "torch.lift(self.w)"}) {
+    Module block("__torch__.uses.View", unit_, true);
+    block.register_parameter("w", at::ones({3}), false);
+    block.define(absl::StrCat("def forward(self, x):\n    y = ", view,
+                              "\n    y.mul_(2)\n    return x + y\n"));
+    Module root("__torch__.uses.ViewRoot", unit_, true);
+    root.register_module("a", block);
+    root.define("def denoise(self, x):\n    return self.a.forward(x)\n");
+    const StateUses found = find_state_uses(root, {{"a", block}});
+    const auto use = found.storages.find(
+        block.attr("w").toTensor().storage().unsafeGetStorageImpl());
+    ASSERT_NE(use, found.storages.end()) << view;
+    EXPECT_EQ(use->second.use, StateUse::kWritten) << view;
+  }
+}
+
+TEST_F(StateUsesTest, StatisticsAreWrittenWhileTheyAreTrained) {
+  block(0).define(R"(
+def norm(self, x, training: bool):
+    return torch.batch_norm(x, self.w, None, self.s, self.list[0], training,
+                            0.1, 1e-5, False)
+
+def forward(self, x):
+    return self.norm(x, True)
+)");
+  block(1).define(R"(
+def norm(self, x, training: bool):
+    return torch.batch_norm(x, self.w, None, self.s, self.list[0], training,
+                            0.1, 1e-5, False)
+
+def forward(self, x):
+    return self.norm(x, not True)
+)");
+  sources_ = {
+      "def denoise(self, x):\n"
+      "    return self.b.forward(self.a.forward(x))\n"};
+  const StateUses found = uses();
+  EXPECT_EQ(use_of(found, "a", "s"),
+            "written: written by aten::batch_norm in a.norm");
+  EXPECT_EQ(use_of(found, "a", "list"),
+            "written: written by aten::batch_norm in a.norm");
+  EXPECT_EQ(use_of(found, "a", "w"), "read");
+  EXPECT_EQ(use_of(found, "b", "s"), "read");
+  EXPECT_EQ(use_of(found, "b", "list"), "read");
+}
+
+TEST_F(StateUsesTest, WhatGradientsMayKeepIsShared) {
+  block(0).define("def forward(self, x):\n    return x * self.w\n");
+  block(1).define("def forward(self, x):\n    return x * self.w + self.s\n");
+  sources_ = {R"(
+def denoise(self, x):
+    y = self.b.forward(x)
+    torch.set_grad_enabled(True)
+    y = self.a.forward(y)
+    torch.set_grad_enabled(False)
+    return self.b.forward(y)
+)"};
+  const StateUses found = uses();
+  EXPECT_EQ(use_of(found, "a", "w"),
+            "shared: used while gradients are recorded, in a.forward");
+  EXPECT_EQ(use_of(found, "b", "w"), "read");
+  EXPECT_EQ(use_of(found, "b", "s"), "read");
+}
+
+TEST_F(StateUsesTest, GradientsMayBeOnAfterABranchAndInALoop) {
+  block(0).define("def forward(self, x):\n    return x * self.w\n");
+  block(1).define("def forward(self, x):\n    return x * self.w\n");
+  sources_ = {R"(
+def denoise(self, x):
+    for i in range(2):
+        x = self.a.forward(x)
+        if bool(x.sum() > 0):
+            torch.set_grad_enabled(True)
+    return self.b.forward(x)
+)",
+              "def decode(self, x):\n    return x + self.b.s\n"};
+  const StateUses found = uses();
+  EXPECT_EQ(use_of(found, "a", "w"),
+            "shared: used while gradients are recorded, in a.forward");
+  EXPECT_EQ(use_of(found, "b", "w"),
+            "shared: used while gradients are recorded, in b.forward");
+  // Another call begins without.
+  EXPECT_EQ(use_of(found, "b", "s"), "shared: read in decode, outside of b");
+}
+
+// A method that sets what decides a branch, after the branch was looked at.
+TEST_F(StateUsesTest, AnAttributeThatIsSetDecidesNoBranch) {
+  root_.register_attribute("flag", c10::BoolType::get(), false);
+  block(0).define("def forward(self, x):\n    return x * self.w\n");
+  sources_ = {R"(
+def denoise(self, x):
+    if self.flag:
+        x = x + self.a.s
+    return self.a.forward(x)
+)",
+              R"(
+def encode(self, x):
+    self.flag = True
+    return x
+)"};
+  const StateUses found = uses();
+  EXPECT_EQ(use_of(found, "a", "s"), "shared: read in denoise, outside of a");
+}
+
+TEST_F(StateUsesTest, AnOperatorThatIsNotKnownMayDoAnything) {
+  static const torch::jit::RegisterOperators kRegistered({torch::jit::Operator(
+      "ferry_test::mystery(Tensor x) -> Tensor",
+      [](torch::jit::Stack& /*stack*/) {},
+      c10::AliasAnalysisKind::FROM_SCHEMA)});
+  block(0).define("def forward(self, x):\n    return x + torch.neg(self.w)\n");
+  for (torch::jit::Node* node :
+       block(0).get_method("forward").graph()->nodes()) {
+    if (node->kind() == c10::aten::neg) {
+      node->replaceWithNewSymbol(
+          c10::Symbol::fromQualString("ferry_test::mystery"));
+      node->destroy();
+      break;
+    }
+  }
+  sources_ = {"def denoise(self, x):\n    return self.a.forward(x)\n"};
+  const StateUses found = uses();
+  EXPECT_EQ(use_of(found, "a", "w"),
+            "written: given to ferry_test::mystery in a.forward, of which "
+            "nothing is known");
 }
 
 TEST_F(StateUsesTest, LooksWithoutCachingWhatRuns) {
