@@ -15,9 +15,9 @@ namespace ferry {
 enum class StateUse {
   // Read by the block or component that holds it, or by nobody.
   kRead,
-  // Read from elsewhere too: it keeps its place.
+  // Maybe read from elsewhere too: it keeps its place.
   kShared,
-  // Written, or nobody can tell: as kShared, and its values are the device's.
+  // Maybe written: as kShared, and its values are the device's.
   kWritten,
 };
 
@@ -40,16 +40,22 @@ struct StateUses {
   std::vector<NamedTensor> constants;
 };
 
-// Follows the root's methods through everything that they call, with the
-// objects that they find, and traces every tensor that is written back through
-// views, containers and control flow to the state that it may share memory
-// with.
-//   kWritten  written in place, set as an attribute, or in the hands of an
-//             operator that says nothing about what it writes
-//   kShared   read while no method of a block or component that holds it
-//             runs, or put into a container that outlives the statement
-// What cannot be decided counts as used. Looks at graphs as they are, before
-// hook points are inserted, and lets LibTorch cache nothing.
+// Proves where state is used. Follows the root's methods through everything
+// that they call, with the objects that they find, and traces every tensor of
+// the state through views, containers and control flow. A use that is not
+// proven to be of the first kind is one of the others:
+//   kRead     by a method of each block or component that holds the tensor,
+//             called through its object: such methods have hook points, which
+//             bind the state first
+//   kShared   read while no such method runs, as in a function that gets the
+//             block as an argument (a forward hook), used by an operator while
+//             gradients may be recorded, or returned in an object
+//   kWritten  written in place, set as an attribute, put into a container, or
+//             given to an operator of which nothing is known
+// Operators do what operator_effects.h says. Looks at graphs as they are,
+// before hook points are inserted, and lets LibTorch cache nothing.
+// REQUIRES: `bound` are the modules that get hook points; the root is in the
+// mode (eval) that it is run in.
 StateUses find_state_uses(const torch::jit::Module& root,
                           const std::vector<BoundModule>& bound);
 
