@@ -14,7 +14,9 @@ namespace ferry {
 //
 // operator_facts.txt holds what calls with very many arguments have shown, for
 // each operator that LibTorch registers. It only adds to schemas: what is
-// declared there counts besides.
+// declared there counts besides. The calls are made on the processor; what an
+// operator is made of is the same on every device, and those that only CUDA has
+// are unknown.
 class OperatorFacts {
  public:
   // The names of arguments that a result (or another argument, as a list that

@@ -28,8 +28,9 @@ struct TrialRecord {
   bool kept = false;
   // A result was of a kind whose memory cannot be told, as an object.
   bool opaque = false;
-  // An argument is of a type that cannot be made.
-  bool impossible = false;
+  // The operator is being tried, and has been.
+  bool calling = false;
+  bool done = false;
 };
 
 struct TrialOptions {
