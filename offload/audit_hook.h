@@ -27,8 +27,8 @@ class AuditHook final : public ModelHook {
     int64_t bytes = 0;
   };
 
-  // `tensors`: all that the component may reach. Of those that share a storage
-  // one is looked at.
+  // `tensors`: all that the component may reach. Of those that share an image
+  // or a storage one is looked at.
   AuditHook(std::string name, Device& device, Written written,
             const std::vector<NamedTensor>& tensors);
 

@@ -1,10 +1,15 @@
 #include "offload/block_image.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
 #include "offload/make_view.h"
 #include "offload/mapped_storage.h"
 #include "platform/base/status_macros.h"
@@ -12,22 +17,40 @@
 namespace ferry {
 namespace {
 
-// Keeps a blob for the tensors that see it.
+// Keeps a blob for the storages that lie in it.
 struct OpenArena {
   HostArena arena;
   // Ends before the arena does.
   HostAccess access;
 };
 
-void delete_open_arena(void* open_arena) {
-  delete static_cast<OpenArena*>(open_arena);
+using SharedArena = std::shared_ptr<const OpenArena>;
+
+void delete_shared_arena(void* arena) {
+  delete static_cast<SharedArena*>(arena);
 }
 
-c10::intrusive_ptr<c10::StorageImpl> make_storage(int64_t bytes,
-                                                  at::DataPtr data) {
-  return c10::make_intrusive<c10::StorageImpl>(
+c10::Storage make_storage(int64_t bytes, at::DataPtr data) {
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), static_cast<size_t>(bytes),
-      std::move(data), /*allocator=*/nullptr, /*resizable=*/false);
+      std::move(data), /*allocator=*/nullptr, /*resizable=*/false));
+}
+
+// For tensors without elements, which nothing can be wrong with.
+c10::Storage make_empty_storage(c10::Device device) {
+  return make_storage(0, at::DataPtr(nullptr, device));
+}
+
+// The paths of the tensors that lie in each segment.
+std::vector<std::string> segment_names(const ImageLayout& layout,
+                                       const std::vector<NamedTensor>& from) {
+  std::vector<std::string> names(layout.segments.size());
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (layout.places[i].segment == names.size()) continue;
+    std::string& name = names[layout.places[i].segment];
+    absl::StrAppend(&name, name.empty() ? "" : ", ", from[i].path);
+  }
+  return names;
 }
 
 }  // namespace
@@ -38,7 +61,7 @@ absl::StatusOr<std::unique_ptr<BlockImage>> BlockImage::pack(
   auto image = absl::WrapUnique(new BlockImage(
       device, group.owner, torch_device, plan_image(group.tensors), share));
   RETURN_IF_ERROR(image->fill());
-  RETURN_IF_ERROR(image->take(group.tensors));
+  image->take(group.tensors);
   return image;
 }
 
@@ -48,7 +71,7 @@ absl::StatusOr<std::unique_ptr<BlockImage>> BlockImage::pack_shared(
   auto image = absl::WrapUnique(new BlockImage(
       device, group.owner, torch_device, plan_image(group.tensors), {}));
   RETURN_IF_ERROR(image->share(images));
-  RETURN_IF_ERROR(image->take(group.tensors));
+  image->take(group.tensors);
   return image;
 }
 
@@ -91,31 +114,47 @@ void BlockImage::write_values(char* data) const {
   }
 }
 
-absl::Status BlockImage::take(const std::vector<NamedTensor>& from) {
-  ASSIGN_OR_RETURN(unbound_data_, device_.unbound_data(layout_.bytes));
-  storage_ =
-      make_storage(layout_.bytes, at::DataPtr(unbound_data_, torch_device_));
+void BlockImage::take(const std::vector<NamedTensor>& from) {
+  const std::vector<std::string> names = segment_names(layout_, from);
+  for (size_t s = 0; s < names.size(); ++s) {
+    storages_.emplace_back(
+        layout_.segments[s].bytes, torch_device_, &owner_,
+        absl::StrCat(names[s], ": is used outside of ", owner_,
+                     ", when its values are not on the device"));
+  }
   for (const NamedTensor& item : from) tensors_.push_back(item.tensor);
-  return absl::OkStatus();
 }
 
-void BlockImage::point_at(const c10::Storage& storage) {
+void BlockImage::point_at(const std::vector<c10::Storage>& storages) {
   std::vector<at::Tensor> views;
   for (size_t i = 0; i < tensors_.size(); ++i) {
+    const ImageLayout::Place& place = layout_.places[i];
     views.push_back(
-        make_view(tensors_[i], storage, layout_.storage_offsets[i]));
+        make_view(tensors_[i], storages[place.segment], place.storage_offset));
   }
   // What can fail for want of memory is done: all tensors move, or none.
   for (size_t i = 0; i < tensors_.size(); ++i) tensors_[i].set_data(views[i]);
 }
 
-void BlockImage::attach() { point_at(c10::Storage(storage_)); }
-
-void BlockImage::bind(void* device_data) {
-  storage_->set_data_ptr_noswap(at::DataPtr(device_data, torch_device_));
+void BlockImage::attach() {
+  std::vector<c10::Storage> storages;
+  for (const ImageStorage& storage : storages_) {
+    storages.push_back(storage.storage());
+  }
+  storages.push_back(make_empty_storage(torch_device_));
+  point_at(storages);
 }
 
-void BlockImage::unbind() { bind(unbound_data_); }
+void BlockImage::bind(void* device_data) {
+  for (size_t s = 0; s < storages_.size(); ++s) {
+    storages_[s].bind(static_cast<char*>(device_data) +
+                      layout_.segments[s].offset);
+  }
+}
+
+void BlockImage::unbind() {
+  for (ImageStorage& storage : storages_) storage.unbind();
+}
 
 absl::Status BlockImage::release() {
   if (is_shared_) return release_copy();
@@ -147,13 +186,19 @@ absl::Status BlockImage::release(HostArena whole) {
 }
 
 void BlockImage::give_to_tensors(HostArena arena, HostAccess access) {
+  const c10::Device host(c10::kCPU);
   char* const data = access.data();
-  auto open = std::make_unique<OpenArena>();
+  auto open = std::make_shared<OpenArena>();
   open->arena = std::move(arena);
   open->access = std::move(access);
-  point_at(c10::Storage(make_storage(
-      layout_.bytes, at::DataPtr(data, open.release(), delete_open_arena,
-                                 c10::Device(c10::kCPU)))));
+  std::vector<c10::Storage> storages;
+  for (const ImageLayout::Segment& segment : layout_.segments) {
+    storages.push_back(make_storage(
+        segment.bytes, at::DataPtr(data + segment.offset, new SharedArena(open),
+                                   delete_shared_arena, host)));
+  }
+  storages.push_back(make_empty_storage(host));
+  point_at(storages);
 }
 
 }  // namespace ferry

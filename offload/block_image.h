@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
-#include <c10/core/StorageImpl.h>
+#include <c10/core/Storage.h>
 
 #include <cstdint>
 #include <memory>
@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "offload/distributed/shared_images.h"
 #include "offload/image_layout.h"
+#include "offload/image_storage.h"
 #include "offload/resolved_plan.h"
 #include "offload/tensor_group.h"
 #include "platform/device/device.h"
@@ -38,9 +39,9 @@ struct ImageShare {
 // a rank's share of that blob; or a blob that lies in SharedImages, where other
 // ranks read it too.
 //
-// All tensors are views of one storage. To bind them to a copy of the image on
-// the device is to exchange that storage's pointer; unbound, it points where a
-// use of it shows.
+// Tensors that shared a storage are views of one ImageStorage. To bind them to
+// a copy of the image on the device is to exchange the storages' pointers;
+// unbound, any use of them is an exception that names tensor and block.
 //
 //   packed ──attach()──► unbound ◄──unbind()── bound
 //                         │   └──────bind()─────►
@@ -95,10 +96,10 @@ class BlockImage {
   // Binds the tensors to a copy of the image.
   void bind(void* device_data);
   void unbind();
-  // Whether the tensor shares the image's storage.
+  // Whether the tensor sees the image's bytes.
   bool holds(const at::Tensor& tensor) const {
     return tensor.has_storage() &&
-           tensor.storage().unsafeGetStorageImpl() == storage_.get();
+           image_owner(*tensor.storage().unsafeGetStorageImpl()) == &owner_;
   }
   // Back to ordinary tensors. After an error nothing changed. REQUIRES:
   // unbound, no copy of the image runs, and the share is all of it.
@@ -119,12 +120,12 @@ class BlockImage {
   absl::Status share(SharedImages& images);
   // Copies the tensors' values, or the share of them.
   void write_values(char* data) const;
-  absl::Status take(const std::vector<NamedTensor>& from);
+  void take(const std::vector<NamedTensor>& from);
   absl::Status release_copy();
   // Makes them views of an arena that they own.
   void give_to_tensors(HostArena arena, HostAccess access);
-  // Makes all tensors views of a storage.
-  void point_at(const c10::Storage& storage);
+  // Makes the tensors of each segment views of its storage.
+  void point_at(const std::vector<c10::Storage>& storages);
 
   Device& device_;
   const std::string owner_;
@@ -134,9 +135,8 @@ class BlockImage {
   std::vector<at::Tensor> tensors_;
   HostArena arena_;
   bool is_shared_ = false;
-  void* unbound_data_ = nullptr;
-  // Where the tensors look while the image is attached.
-  c10::intrusive_ptr<c10::StorageImpl> storage_;
+  // Where the tensors of each segment look while the image is attached.
+  std::vector<ImageStorage> storages_;
 };
 
 }  // namespace ferry

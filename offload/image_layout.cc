@@ -1,6 +1,7 @@
 #include "offload/image_layout.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <unordered_map>
 
 #include "offload/resolved_plan.h"
@@ -16,8 +17,7 @@ int64_t begin_byte(const at::Tensor& tensor) {
 struct Range {
   int64_t begin = 0;
   int64_t end = 0;
-  // Of its segment.
-  int64_t offset = 0;
+  size_t segment = 0;
 };
 
 }  // namespace
@@ -50,23 +50,23 @@ ImageLayout plan_image(const std::vector<NamedTensor>& tensors) {
   }
   for (const c10::StorageImpl* storage : order) {
     Range& range = ranges[storage];
-    range.offset = layout.bytes;
+    range.segment = layout.segments.size();
     layout.segments.push_back(
         {storage, static_cast<const char*>(storage->data()) + range.begin,
-         range.end - range.begin, range.offset});
+         range.end - range.begin, layout.bytes});
     layout.bytes += align_for_image(range.end - range.begin);
   }
   if (!tensors.empty()) layout.bytes = std::max(layout.bytes, kImageAlignment);
   for (const NamedTensor& item : tensors) {
     const at::Tensor& tensor = item.tensor;
     if (tensor.numel() == 0) {
-      layout.storage_offsets.push_back(0);
+      layout.places.push_back({layout.segments.size(), 0});
       continue;
     }
     const Range& range = ranges[tensor.storage().unsafeGetStorageImpl()];
-    layout.storage_offsets.push_back(
-        (begin_byte(tensor) - range.begin + range.offset) /
-        static_cast<int64_t>(tensor.element_size()));
+    layout.places.push_back(
+        {range.segment, (begin_byte(tensor) - range.begin) /
+                            static_cast<int64_t>(tensor.element_size())});
   }
   return layout;
 }

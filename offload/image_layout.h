@@ -2,6 +2,7 @@
 
 #include <c10/core/StorageImpl.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -27,9 +28,14 @@ struct ImageLayout {
     int64_t offset = 0;
   };
   std::vector<Segment> segments;
-  // For each tensor its storage offset, in elements, when the image is its
-  // storage.
-  std::vector<int64_t> storage_offsets;
+  struct Place {
+    // Of a tensor without elements: segments.size().
+    size_t segment = 0;
+    // In elements from the segment's start.
+    int64_t storage_offset = 0;
+  };
+  // For each tensor.
+  std::vector<Place> places;
   // Of the image; a multiple of kImageAlignment, positive when there is a
   // tensor.
   int64_t bytes = 0;

@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "offload/image_storage.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {
@@ -33,6 +34,19 @@ std::string defect(const at::Tensor& tensor) {
     return absl::StrCat("is on ", tensor.device().str(), ", not on the host");
   }
   return "";
+}
+
+// Who has the tensor already; empty when nobody has.
+std::string holder(const at::Tensor& tensor) {
+  if (!tensor.has_storage()) return "";
+  const c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
+  if (!is_image_storage(storage)) return "";
+  const std::string* const owner = image_owner(storage);
+  return owner == nullptr
+             ? "was given up with the backend that held it; load the pipeline "
+               "again"
+             : absl::StrCat("is held by another offload backend, as a part of ",
+                            *owner, "; disable that one first");
 }
 
 // Does the work of make_placement_plan().
@@ -65,6 +79,7 @@ class Maker {
 
   // Puts each tensor object into the group of the storage's owner.
   absl::Status deal_tensors() {
+    RETURN_IF_ERROR(check_nobody_holds_them());
     std::vector<std::string> defects = module_.obstacles();
     std::set<int64_t> written;
     for_each_tensor([&](const ModuleTensor& tensor, const std::string& path) {
@@ -80,6 +95,18 @@ class Maker {
           .tensors.push_back({path, module_.tensor(tensor.identity)});
     });
     return absl::OkStatus();
+  }
+
+  // One that is held tells of all: a backend takes the whole module.
+  absl::Status check_nobody_holds_them() const {
+    absl::Status status;
+    for_each_tensor([&](const ModuleTensor& tensor, const std::string& path) {
+      const std::string text = holder(module_.tensor(tensor.identity));
+      if (text.empty()) return;
+      status.Update(
+          absl::FailedPreconditionError(absl::StrCat(path, " ", text)));
+    });
+    return status;
   }
 
   // Each tensor object once, with its first path from the root.

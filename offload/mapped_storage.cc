@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "offload/image_storage.h"
+
 namespace ferry {
 namespace {
 
@@ -46,7 +48,7 @@ c10::intrusive_ptr<c10::StorageImpl> make_mapped_storage(
 }
 
 bool is_mapped(const c10::StorageImpl& storage) {
-  return storage.data_ptr().get_deleter() == delete_mapped;
+  return unchecked_data_ptr(storage).get_deleter() == delete_mapped;
 }
 
 void release_pages(const c10::StorageImpl& storage) {

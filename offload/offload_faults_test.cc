@@ -151,6 +151,39 @@ TEST_P(OffloadFaultsTest, AHookThatIsTakenUndoesEverything) {
   expect_untouched(module, state);
 }
 
+TEST_P(OffloadFaultsTest, AModuleThatAnotherBackendHoldsIsLeftAlone) {
+  SimulatedPlatform platform(checked_device());
+  SimulatedPlatform other_platform(checked_device());
+  ToyModule module(options_);
+  ToyModule twin(options_);
+  const auto owner = make_backend(platform);
+  ASSERT_EQ(owner->enable(module), absl::OkStatus());
+  const std::vector<std::string> hooks = module.hook_names();
+  for (const OffloadConfig& config :
+       {layerwise_policy(), model_level_policy(false)}) {
+    PlacementBackend other(other_platform, config, {});
+    const absl::Status status = other.enable(module);
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_EQ(status.message(),
+              "shift is held by another offload backend, as a part of shared "
+              "state; disable that one first");
+    EXPECT_FALSE(other.is_enabled());
+    EXPECT_EQ(other_platform.simulated_device().stats().device.bytes_peak, 0);
+    EXPECT_EQ(other_platform.simulated_device().stats().host.bytes_peak, 0);
+  }
+  EXPECT_EQ(module.hook_names(), hooks);
+  for (const size_t component : {0, 1, 2, 0}) {
+    const auto output = module.run(component, toy_input());
+    ASSERT_TRUE(output.ok()) << output.status();
+    EXPECT_EQ(bytes_of(*output), bytes_of(*twin.run(component, toy_input())));
+  }
+  ASSERT_EQ(owner->disable(), absl::OkStatus());
+  EXPECT_EQ(state_of(module), state_of(twin));
+  // Free again.
+  PlacementBackend other(other_platform, layerwise_policy(), {});
+  EXPECT_EQ(other.enable(module), absl::OkStatus());
+}
+
 TEST_P(OffloadFaultsTest, DestroyedWhileEnabledItGivesTheTensorsBack) {
   SimulatedPlatform platform(checked_device());
   ToyModule module(options_);

@@ -15,7 +15,7 @@
 #include "pipelines/tokenizers/tokenizer.h"
 #include "pipelines/torchscript/root_module.h"
 #include "pipelines/torchscript/torch_settings.h"
-#include "pipelines/torchscript/torch_status.h"
+#include "offload/torch_status.h"
 #include "pipelines/torchscript/weight_sources.h"
 #include "platform/base/fault_point.h"
 #include "platform/base/logging.h"

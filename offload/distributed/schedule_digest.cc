@@ -32,11 +32,11 @@ int64_t add_group(const TensorGroup& group, bool is_written,
   absl::StrAppend(text, group.owner, " ", layout.bytes, "\n");
   for (size_t i = 0; i < group.tensors.size(); ++i) {
     const at::Tensor& tensor = group.tensors[i].tensor;
-    absl::StrAppend(text, group.tensors[i].path, " ",
-                    std::string(tensor.dtype().name()), " ",
-                    absl::StrJoin(tensor.sizes(), ","), " ",
-                    absl::StrJoin(tensor.strides(), ","), " ",
-                    layout.storage_offsets[i], "\n");
+    absl::StrAppend(
+        text, group.tensors[i].path, " ", std::string(tensor.dtype().name()),
+        " ", absl::StrJoin(tensor.sizes(), ","), " ",
+        absl::StrJoin(tensor.strides(), ","), " ", layout.places[i].segment,
+        " ", layout.places[i].storage_offset, "\n");
   }
   for (const ImageLayout::Segment& segment : layout.segments) {
     absl::StrAppend(text, segment.offset, " ", segment.bytes, "\n");

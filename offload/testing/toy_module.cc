@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "offload/image_layout.h"
+#include "offload/torch_status.h"
 #include "platform/base/clock.h"
 #include "platform/base/status_macros.h"
 #include "platform/base/testing/wait_until.h"
@@ -194,7 +195,11 @@ void ToyModule::reset_hooks() {
 
 absl::StatusOr<at::Tensor> ToyModule::run(size_t component, const at::Tensor& x,
                                           const std::vector<size_t>& order) {
-  auto result = run_hooked(components_[component], x, order);
+  absl::StatusOr<at::Tensor> result;
+  const absl::Status status = call_torch(components_[component].path, [&] {
+    result = run_hooked(components_[component], x, order);
+  });
+  if (!status.ok()) result = status;
   if (!result.ok()) reset_hooks();
   return result;
 }

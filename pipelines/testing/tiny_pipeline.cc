@@ -9,7 +9,7 @@
 #include "pipelines/testing/code_only.h"
 #include "pipelines/testing/tiny_root.h"
 #include "pipelines/tokenizers/testing/sentencepiece_model_writer.h"
-#include "pipelines/torchscript/torch_status.h"
+#include "offload/torch_status.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "pipelines/torchscript/ivalue_output.h"
-#include "pipelines/torchscript/torch_status.h"
+#include "offload/torch_status.h"
 #include "platform/base/mutex.h"
 #include "platform/base/status_macros.h"
 

@@ -24,7 +24,7 @@
 #include "offload/model_hook.h"
 #include "pipelines/testing/tiny_root.h"
 #include "pipelines/torchscript/torch_settings.h"
-#include "pipelines/torchscript/torch_status.h"
+#include "offload/torch_status.h"
 
 namespace ferry {
 namespace {

@@ -14,7 +14,7 @@
 #include "pipelines/torchscript/method_signatures.h"
 #include "pipelines/torchscript/module_tree_reader.h"
 #include "pipelines/torchscript/parameters.h"
-#include "pipelines/torchscript/torch_status.h"
+#include "offload/torch_status.h"
 #include "pipelines/torchscript/torchscript_module.h"
 #include "platform/base/status_macros.h"
 

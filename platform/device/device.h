@@ -135,9 +135,6 @@ class Device : public ResourceOwner {
   // other host memory, or freed. OK where the hardware would find out.
   [[nodiscard]] virtual absl::Status audit(const void* data,
                                            int64_t bytes) const = 0;
-  // Where the data of an unbound block points, so that a use of it shows: at
-  // read-only bytes of 0xFF (simulated), or null. Lives as long as the device.
-  virtual absl::StatusOr<void*> unbound_data(int64_t bytes) = 0;
 };
 
 }  // namespace ferry

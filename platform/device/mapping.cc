@@ -55,22 +55,6 @@ absl::StatusOr<Mapping> Mapping::map(int fd, int64_t offset, int64_t bytes,
   return Mapping(data, bytes);
 }
 
-absl::StatusOr<Mapping> Mapping::repeat(int fd, int64_t file_bytes,
-                                        int64_t bytes, int protection) {
-  void* const data = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_NONE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (data == MAP_FAILED) return system_error("mmap", bytes);
-  Mapping mapping(data, bytes);
-  for (int64_t done = 0; done < bytes; done += file_bytes) {
-    void* const part =
-        ::mmap(mapping.data() + done,
-               static_cast<size_t>(std::min(file_bytes, bytes - done)),
-               protection, MAP_SHARED | MAP_FIXED, fd, 0);
-    if (part == MAP_FAILED) return system_error("mmap", bytes);
-  }
-  return mapping;
-}
-
 Mapping::~Mapping() {
   if (data_ != nullptr) ::munmap(data_, static_cast<size_t>(bytes_));
 }

@@ -38,10 +38,6 @@ class Mapping {
   // more; INVALID_ARGUMENT: the file cannot be mapped so.
   static absl::StatusOr<Mapping> map(int fd, int64_t offset, int64_t bytes,
                                      int protection);
-  // The pages of a file from its start, again and again; `bytes` and
-  // `file_bytes` are whole pages.
-  static absl::StatusOr<Mapping> repeat(int fd, int64_t file_bytes,
-                                        int64_t bytes, int protection);
   ~Mapping();
   Mapping(Mapping&& other) noexcept;
   Mapping& operator=(Mapping&& other) noexcept;

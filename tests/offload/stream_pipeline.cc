@@ -15,7 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "offload/module_discovery.h"
 #include "pipelines/torchscript/module_tree_reader.h"
-#include "pipelines/torchscript/torch_status.h"
+#include "offload/torch_status.h"
 #include "platform/base/status_macros.h"
 #include "tests/offload/stream_model.h"
 

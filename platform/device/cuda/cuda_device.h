@@ -81,7 +81,6 @@ class CudaDevice final : public Device {
     return absl::OkStatus();
   }
   // A kernel that reads there fails.
-  absl::StatusOr<void*> unbound_data(int64_t) override { return nullptr; }
 
   void release_stream(Stream stream) override;
   void destroy_event(int64_t event) override;

@@ -21,7 +21,6 @@
 #include "platform/device/simulated/order_checker.h"
 #include "platform/device/simulated/simulated_device_options.h"
 #include "platform/device/simulated/stream_engine.h"
-#include "platform/device/simulated/unbound_memory.h"
 #include "platform/device/simulated/vector_clock.h"
 
 namespace ferry {
@@ -89,7 +88,6 @@ class SimulatedDevice final : public Device {
   absl::Status discard(Stream stream, void* data, int64_t bytes) override;
 
   absl::Status audit(const void* data, int64_t bytes) const override;
-  absl::StatusOr<void*> unbound_data(int64_t bytes) override;
 
   // Runs `work` in the stream's order, as a kernel that makes `uses`: a
   // collective, or a test's computation. It must not call the device. Its error
@@ -176,7 +174,6 @@ class SimulatedDevice final : public Device {
   mutable Mutex mutex_;
   DeviceMemory memory_ GUARDED_BY(mutex_);
   HostMemory host_memory_ GUARDED_BY(mutex_);
-  UnboundMemory unbound_ GUARDED_BY(mutex_);
   OrderChecker checker_ GUARDED_BY(mutex_);
   std::vector<EventState> events_ GUARDED_BY(mutex_);
   DeviceStats stats_ GUARDED_BY(mutex_);

@@ -180,18 +180,12 @@ absl::Status SimulatedDevice::audit(const void* data, int64_t bytes) const {
   if (bytes == 0) return absl::OkStatus();
   MutexLock lock(&mutex_);
   if (memory_.find(data, bytes) != nullptr) return absl::OkStatus();
-  if (unbound_.contains(data, bytes)) return absl::OkStatus();
   if (host_memory_.contains(data)) {
     return violation(absl::StrCat(
         describe(AddressRange::of(data, bytes)),
         " are a host image; kernels read what is on the device only"));
   }
   return require_device_bytes(data, bytes);
-}
-
-absl::StatusOr<void*> SimulatedDevice::unbound_data(int64_t bytes) {
-  MutexLock lock(&mutex_);
-  return unbound_.at_least(bytes);
 }
 
 std::string SimulatedDevice::describe(const AddressRange& range) const {

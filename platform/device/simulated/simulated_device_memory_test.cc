@@ -242,10 +242,8 @@ TEST_P(MemoryTest, TheAuditKnowsWhatKernelsMayRead) {
   DeviceArena slot = *device_.allocate(1000, "slot");
   const HostArena image = *device_.allocate_host(1000, "image");
   const std::vector<char> pageable(1000);
-  void* const unbound = *device_.unbound_data(1000);
   EXPECT_TRUE(device_.audit(slot.data(), 1000).ok());
   EXPECT_TRUE(device_.audit(slot.data() + 999, 1).ok());
-  EXPECT_TRUE(device_.audit(unbound, 1000).ok());
   EXPECT_TRUE(device_.audit(nullptr, 0).ok());
   EXPECT_EQ(device_.violations().size(), 0u);
   EXPECT_EQ(device_.audit(image.data(), 1000).message(),
@@ -259,16 +257,6 @@ TEST_P(MemoryTest, TheAuditKnowsWhatKernelsMayRead) {
   EXPECT_TRUE(
       absl::StrContains(device_.audit(freed, 1000).message(), "were freed"));
   EXPECT_EQ(device_.violations().size(), 4u);
-}
-
-TEST_P(MemoryTest, UnboundDataIsPoisonThatCannotBeWritten) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
-  const char* const small_one = static_cast<char*>(*device_.unbound_data(10));
-  const char* const large = static_cast<char*>(*device_.unbound_data(5 << 20));
-  EXPECT_TRUE(is_poison(small_one, 10));
-  EXPECT_TRUE(is_poison(large, 5 << 20));
-  EXPECT_EQ(*device_.unbound_data(100), large);
-  EXPECT_DEATH(*const_cast<volatile char*>(large) = 'x', "");
 }
 
 TEST(CheckedMemory, AUseAfterFreeShowsAsPoison) {

@@ -119,9 +119,6 @@ class MutatingDevice final : public Device {
   absl::Status discard(Stream stream, void* data, int64_t bytes) override {
     return device_.discard(stream, data, bytes);
   }
-  absl::StatusOr<void*> unbound_data(int64_t bytes) override {
-    return device_.unbound_data(bytes);
-  }
 
   void release_stream(Stream stream) override {
     device_.release_stream(stream);

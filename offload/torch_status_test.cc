@@ -1,4 +1,4 @@
-#include "pipelines/torchscript/torch_status.h"
+#include "offload/torch_status.h"
 
 #include <gtest/gtest.h>
 
@@ -38,6 +38,23 @@ TEST(TorchStatus, TakesTheLineAfterTheInterpretersTraceback) {
   EXPECT_EQ(status.message(),
             "denoise: mat1 and mat2 shapes cannot be multiplied");
   EXPECT_EQ(get_error_info(status)->reason, "INTERNAL");
+}
+
+// Its lines are not indented.
+TEST(TorchStatus, TakesTheLineAfterTheTracebackOfAFreeFunction) {
+  const absl::Status status = status_of(std::runtime_error(
+      "The following operation failed in the TorchScript interpreter.\n"
+      "Traceback of TorchScript (most recent call last):\n"
+      "  File \"<string>\", line 3\n"
+      "\n"
+      "def tie(weight):\n"
+      "    return weight.sum()\n"
+      "           ~~~~~~~~~~ <--- HERE\n"
+      "\n"
+      "def other(weight):\n"
+      "RuntimeError: dit.blocks.3.weight: is used outside of dit.blocks.3\n"));
+  EXPECT_EQ(status.message(),
+            "denoise: dit.blocks.3.weight: is used outside of dit.blocks.3");
 }
 
 TEST(TorchStatus, LeavesBacktracesOut) {

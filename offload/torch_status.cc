@@ -1,4 +1,4 @@
-#include "pipelines/torchscript/torch_status.h"
+#include "offload/torch_status.h"
 
 #include <exception>
 #include <new>
@@ -17,6 +17,7 @@ namespace ferry {
 namespace {
 
 constexpr size_t kMaxMessageBytes = 512;
+constexpr absl::string_view kAfterTraceback = "\nRuntimeError: ";
 
 // Set between throw_status() and the catch of the same thread.
 thread_local std::optional<absl::Status> thrown_status;
@@ -52,6 +53,12 @@ bool is_traceback(absl::string_view line) {
 }  // namespace
 
 std::string shorten_error_text(absl::string_view text) {
+  // After a traceback, whose lines may begin like any other: a free function's
+  // are not indented.
+  if (const size_t after = text.find(kAfterTraceback);
+      after != absl::string_view::npos) {
+    text.remove_prefix(after + 1);
+  }
   absl::string_view chosen;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     if (is_traceback(line)) continue;
@@ -59,7 +66,7 @@ std::string shorten_error_text(absl::string_view text) {
     break;
   }
   if (chosen.empty()) chosen = text.substr(0, kMaxMessageBytes);
-  absl::ConsumePrefix(&chosen, "RuntimeError: ");
+  absl::ConsumePrefix(&chosen, kAfterTraceback.substr(1));
   std::string line(chosen.substr(0, kMaxMessageBytes));
   for (char& c : line) {
     if (absl::ascii_iscntrl(c)) c = ' ';
