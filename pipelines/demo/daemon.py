@@ -29,11 +29,13 @@ class Daemon:
 
     Leaving the block ends it with SIGTERM and raises DaemonError unless it
     exits with 0. `programs` is the folder that holds PROGRAMS: bazel-bin, or
-    the runfiles of a test.
+    the runfiles of a test. Threads of operators this small wait more than they
+    work, so there is one unless `threads` says otherwise.
     """
 
-    def __init__(self, programs: pathlib.Path):
+    def __init__(self, programs: pathlib.Path, threads: str = "1"):
         self._programs = programs
+        self._threads = threads
         self._address = ""
         self._process: Optional[subprocess.Popen] = None
 
@@ -44,8 +46,7 @@ class Daemon:
             self._process = subprocess.Popen(
                 [self._programs / _FERRYD, f"--pipeline=demo={_PACKAGE}",
                  "--grpc_address=127.0.0.1:0", f"--address_file={addresses}",
-                 # Threads of operators this small wait more than they work.
-                 "--intra_op_threads=1"],
+                 f"--intra_op_threads={self._threads}"],
                 stdin=subprocess.DEVNULL, stderr=self._log)
             try:
                 self._wait_for(addresses.exists)

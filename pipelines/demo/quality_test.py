@@ -25,7 +25,10 @@ class QualityTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         # The runfiles are laid out as bazel-bin is.
-        cls.ferryd = cls.enterClassContext(daemon.Daemon(pathlib.Path.cwd()))
+        cls.ferryd = cls.enterClassContext(daemon.Daemon(
+            pathlib.Path.cwd(),
+            # tests/run_on_cpus sets it.
+            os.environ.get("FERRY_TEST_INTRA_OP_THREADS", "1")))
         cls.folder = pathlib.Path(cls.enterClassContext(
             tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))))
         cls.prompts = check.read_prompts(check.PROMPTS)[::4]

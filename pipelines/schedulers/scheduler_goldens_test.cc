@@ -5,13 +5,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "ATen/Version.h"
 #include "ATen/ops/tensor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -153,6 +156,17 @@ TEST(SchedulerGoldensTest, MakesTheStepsOfDiffusers) {
   for (const auto& [name, counts] : schedulers) {
     EXPECT_GE(counts.cases, 3) << name;
     EXPECT_LE(counts.left_out, counts.compared / 20) << name;
+  }
+}
+
+// As tests/run_on_cpus does, or rows of it would show nothing.
+TEST(SchedulerGoldensTest, RunsTheKernelsThatTheEnvironmentAsksFor) {
+  const char* asked_for = std::getenv("ATEN_CPU_CAPABILITY");
+  const std::string used = absl::AsciiStrToLower(at::get_cpu_capability());
+  if (asked_for == nullptr) {
+    EXPECT_NE(used, "");
+  } else {
+    EXPECT_EQ(used, asked_for);
   }
 }
 
