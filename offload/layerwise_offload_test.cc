@@ -68,6 +68,27 @@ Order in_order(int blocks) {
   return order;
 }
 
+// Rings share the streams that a device has.
+TEST_F(LayerwiseOffloadTest, RingsOfEveryNumber) {
+  for (const int rings : {2, 8, 9, 33, 100, 300}) {
+    SCOPED_TRACE(rings);
+    ToyOptions options;
+    options.dits = rings;
+    options.blocks = 3;
+    start(options, 2);
+    // Ahead of each other, and again.
+    for (const int step : {1, 7, rings - 1}) {
+      int ring = 0;
+      for (int turn = 0; turn < rings; ++turn) {
+        expect_same(static_cast<size_t>(ring), {0, 1, 2});
+        ring = (ring + step) % rings;
+      }
+    }
+    EXPECT_EQ(backend_->stats().demand_fetches, 0);
+    stop();
+  }
+}
+
 TEST_F(LayerwiseOffloadTest, SlotsAndBlocksOfEveryNumber) {
   for (int blocks = 1; blocks <= 9; ++blocks) {
     for (int slots = 1; slots <= 4; ++slots) {

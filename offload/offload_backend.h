@@ -45,13 +45,13 @@ class OffloadBackend {
   virtual absl::Status disable() = 0;
   virtual bool is_enabled() const = 0;
 
-  // Whether what it carries out is worth it, now that blocks can run: true
-  // where that needed no proof. Else calls `run`, which makes a small request,
-  // and false says that there is something better, and why is the group's to
-  // say: whoever owns the pipeline then drops it, after this backend, loads it
-  // again, and gives it to another backend of the same group.
+  // Whether what it carries out works and is worth it, now that blocks can run:
+  // true where that needed no proof. Else calls `run`, which makes a small
+  // request, and false says that there is something better, and why is the
+  // group's to say: whoever owns the pipeline then drops it, after this
+  // backend, loads it again, and gives it to another backend of the same group.
   // Once after enable(), by all ranks of a group, with the same answer or
-  // error.
+  // error. After an error it is only to be destroyed.
   virtual absl::StatusOr<bool> confirm(
       absl::FunctionRef<absl::Status()> /*run*/) {
     return true;

@@ -14,6 +14,10 @@
 namespace ferry {
 namespace {
 
+// CUDA has no more queues to its hardware by default; more streams would share
+// these, and a device may have no more.
+constexpr size_t kMaxRingStreams = 8;
+
 int64_t image_bytes(const TensorGroup& group) {
   return plan_image(group.tensors).bytes;
 }
@@ -150,15 +154,24 @@ absl::Status PlacedWeights::reserve_residents(const PlacementPlan& plan) {
 
 absl::Status PlacedWeights::reserve_ring(const PlacementPlan::Ring& plan) {
   Ring ring;
+  ASSIGN_OR_RETURN(const Stream copy_stream, ring_stream());
   ASSIGN_OR_RETURN(
-      ring.copy_stream,
-      device_.acquire_stream(StreamKind::kTransfer,
-                             absl::StrCat("weights of ", plan.options.name)));
-  ASSIGN_OR_RETURN(ring.ring,
-                   BlockRing::create(device_, ring.copy_stream.get(),
-                                     slot_bytes(plan), plan.options));
+      ring.ring,
+      BlockRing::create(device_, copy_stream, slot_bytes(plan), plan.options));
   rings_.push_back(std::move(ring));
   return absl::OkStatus();
+}
+
+absl::StatusOr<Stream> PlacedWeights::ring_stream() {
+  const size_t index = rings_.size() % kMaxRingStreams;
+  if (index == ring_streams_.size()) {
+    ASSIGN_OR_RETURN(
+        StreamLease stream,
+        device_.acquire_stream(StreamKind::kTransfer,
+                               absl::StrCat("weights of rings ", index)));
+    ring_streams_.push_back(std::move(stream));
+  }
+  return ring_streams_[index].get();
 }
 
 absl::Status PlacedWeights::reserve_gathered(const PlacementPlan& plan) {
@@ -357,6 +370,7 @@ absl::Status PlacedWeights::release(std::unique_ptr<BlockImage>* image) {
 absl::Status PlacedWeights::free_memory() {
   gathered_.reset();
   rings_.clear();
+  ring_streams_.clear();
   residents_.clear();
   copy_stream_.reset();
   has_shared_images_ = false;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "offload/block_image.h"
 #include "offload/block_ring.h"
 #include "offload/distributed/gathered_weights.h"
@@ -24,6 +25,7 @@
 #include "platform/device/device.h"
 #include "platform/device/device_arena.h"
 #include "platform/device/platform.h"
+#include "platform/device/stream.h"
 #include "platform/device/stream_lease.h"
 
 namespace ferry {
@@ -95,8 +97,6 @@ class PlacedWeights {
     AccessKind access = AccessKind::kRead;
   };
   struct Ring {
-    // Of its own: rings need no order between them.
-    StreamLease copy_stream;
     std::vector<std::unique_ptr<BlockImage>> images;
     std::unique_ptr<BlockRing> ring;
   };
@@ -116,6 +116,8 @@ class PlacedWeights {
   int64_t rounded(int64_t bytes) const;
   absl::Status reserve_residents(const PlacementPlan& plan);
   absl::Status reserve_ring(const PlacementPlan::Ring& plan);
+  // For the next ring.
+  absl::StatusOr<Stream> ring_stream();
   absl::Status reserve_gathered(const PlacementPlan& plan);
   absl::Status attach_all(const PlacementPlan& plan, SharedImages* shared);
   absl::StatusOr<std::unique_ptr<BlockImage>> attach(const TensorGroup& group,
@@ -143,6 +145,9 @@ class PlacedWeights {
   StreamLease copy_stream_;
   DeviceArena resident_memory_;
   std::vector<Resident> residents_;
+  // Of the rings, which need no order between them: each has one of its own,
+  // where they are few, else they take turns.
+  std::vector<StreamLease> ring_streams_;
   std::vector<Ring> rings_;
   // Null where nothing is gathered.
   std::unique_ptr<GatheredWeights> gathered_;

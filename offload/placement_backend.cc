@@ -18,12 +18,12 @@
 #include "offload/choose_slots.h"
 #include "offload/component_role.h"
 #include "offload/distributed/choose_transfer.h"
-#include "offload/distributed/measure_compute.h"
 #include "offload/distributed/pass_engine.h"
 #include "offload/distributed/schedule_digest.h"
 #include "offload/distributed/shared_images.h"
 #include "offload/distributed/start_vote.h"
 #include "offload/distributed/transfer_rates.h"
+#include "offload/distributed/try_passes.h"
 #include "offload/explain_choice.h"
 #include "offload/make_placement_plan.h"
 #include "offload/mapped_storage.h"
@@ -116,29 +116,41 @@ absl::Status PlacementBackend::enable(OffloadableModule& module) {
   reason_ = std::move(choice.reason);
   needs_ = std::move(choice.needs);
   trial_ = std::move(choice.trial);
-  if (!trial_.has_value()) end_choice();
+  if (!trial_.has_value())
+    end_choice(/*is_tried=*/weights_.engine() == nullptr);
   return absl::OkStatus();
 }
 
 absl::StatusOr<bool> PlacementBackend::confirm(
     absl::FunctionRef<absl::Status()> run) {
-  if (!trial_.has_value()) return true;
-  Trial trial = *std::exchange(trial_, std::nullopt);
+  if (weights_.engine() == nullptr || group_->choice == nullptr) return true;
   PassEngine& engine = *weights_.engine();
+  std::optional<Trial> trial = std::exchange(trial_, std::nullopt);
+  std::optional<int64_t> pass_bytes;
+  if (trial.has_value()) pass_bytes = trial->needs.gathered_bytes;
   ASSIGN_OR_RETURN(
-      trial.needs.compute,
-      measure_compute(*group_, engine, trial.needs.gathered_bytes, run));
-  const TransferChoice transfer = choose_transfer(trial.needs, trial.rates);
+      const TriedPasses tried,
+      try_passes(*group_, *platform_.device(), engine, pass_bytes, run));
+  TransferChoice transfer = {tried.status.ok(), ""};
+  if (trial.has_value()) {
+    trial->needs.compute = tried.compute;
+    transfer = tried.status.ok()
+                   ? choose_transfer(trial->needs, trial->rates)
+                   : explain_failed_trial(trial->needs, tried.status);
+  }
   RETURN_IF_ERROR(vote_on_start(
       *group_->choice, group_->start_timeout,
       transfer.gathers ? seal_images() : engine.leave(), "confirmed"));
   if (transfer.gathers) {
-    reason_ = absl::StrCat(trial.reason, "; ", transfer.reason);
-    end_choice();
-  } else {
-    group_->not_worth_it = transfer.reason;
+    if (trial.has_value()) {
+      reason_ = absl::StrCat(trial->reason, "; ", transfer.reason);
+    }
+    end_choice(/*is_tried=*/true);
+    return true;
   }
-  return transfer.gathers;
+  if (!trial.has_value()) return tried.status;
+  group_->not_worth_it = transfer.reason;
+  return false;
 }
 
 absl::Status PlacementBackend::seal_images() const {
@@ -146,10 +158,10 @@ absl::Status PlacementBackend::seal_images() const {
   return SharedImages::seal(group_->images.get());
 }
 
-void PlacementBackend::end_choice() {
+void PlacementBackend::end_choice(bool is_tried) {
   if (group_ == nullptr) return;
-  group_->choice.reset();
   group_->images.reset();
+  if (is_tried) group_->choice.reset();
 }
 
 absl::Status PlacementBackend::clear_group() {
@@ -322,9 +334,14 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose_alone(
     }
     if (!absl::IsResourceExhausted(choice.status())) return choice;
   }
-  // Says by phase what the least is that streaming needs.
-  return try_policy(module, config.with_strategy(OffloadStrategy::kLayerWise),
-                    std::nullopt, free_bytes);
+  // An error says by phase what the least is that streaming needs.
+  ASSIGN_OR_RETURN(
+      Choice choice,
+      try_policy(module, config.with_strategy(OffloadStrategy::kLayerWise),
+                 std::nullopt, free_bytes));
+  choice.reason = explain_choice(config_, choice.config, choice.plan,
+                                 free_bytes, budget_bytes);
+  return choice;
 }
 
 // At most one allocation for each ring, one for what takes turns, and one for

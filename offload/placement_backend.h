@@ -62,7 +62,9 @@ struct PlacementBackendOptions {
 // streamed then, a group whose devices are joined measures what is faster, to
 // gather all blocks, or that each rank copies those that do not stay
 // (choose_transfer.h). If it gathers, confirm() measures compute too; what is
-// not worth it is not given back, and the group gathers nothing any more.
+// not worth it, or fails, is not given back, and the group gathers nothing any
+// more. A policy that says to gather is tried by confirm(), too, and what fails
+// then is its error.
 //
 //   disabled ──enable() OK──► enabled ──disable() OK──► disabled
 //
@@ -165,8 +167,8 @@ class PlacementBackend final : public OffloadBackend {
   absl::Status clear_group();
   // As rank 0: no rank can change the size of what is shared.
   absl::Status seal_images() const;
-  // Lets go of what only a choice that is not final needs.
-  void end_choice();
+  // Lets go of what only a choice needs that is not final, or not tried yet.
+  void end_choice(bool is_tried);
   // All ranks place their weights, or none does.
   absl::Status place_together(const absl::StatusOr<Decision>& decision);
   // The same, with one copy on the host of what each rank needs whole.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "offload/distributed/shared_images.h"
 #include "offload/offload_config.h"
@@ -129,9 +130,11 @@ void expect_gathers(ToyGroup& group) {
   }
 }
 
-void expect_copies(ToyGroup& group) {
+void expect_copies(ToyGroup& group,
+                   const std::string& reason = "for a pass, ") {
   const int64_t waves = group.waves();
-  expect_alike(group, "; each rank copies for itself: for a pass, ");
+  expect_alike(group, "; each rank copies for itself: ");
+  EXPECT_THAT(group.rank(0).backend->reason(), HasSubstr(reason));
   EXPECT_EQ(group.waves(), waves);
   for (int rank = 0; rank < kRanks; ++rank) {
     const PlacementBackend& backend = *group.rank(rank).backend;
@@ -316,8 +319,8 @@ TEST(AutomaticGroupTest, ComputeIsThatOfAWholePassOverAllDits) {
   EXPECT_NEAR(pass, 18 * block, 0.1);
 }
 
-// The first run is not measured, nor is another one needed where the choice is
-// not to gather, or was the operator's.
+// The first run is not measured. Nothing is measured where the choice was the
+// operator's, and nothing tried where it is not to gather.
 TEST(AutomaticGroupTest, RunsTwiceWhereItGathersOfItself) {
   ToyGroupOptions slow_gathers = confirming_options(absl::ZeroDuration());
   slow_gathers.gather_gbps = 0.00005;
@@ -327,7 +330,7 @@ TEST(AutomaticGroupTest, RunsTwiceWhereItGathersOfItself) {
        std::vector<std::pair<ToyGroupOptions, int>>{
            {confirming_options(absl::ZeroDuration()), 2},
            {slow_gathers, 0},
-           {asked_for, 0}}) {
+           {asked_for, 1}}) {
     ToyGroup group(options);
     ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
     std::vector<int> count(kRanks);
@@ -345,21 +348,130 @@ TEST(AutomaticGroupTest, RunsTwiceWhereItGathersOfItself) {
   }
 }
 
-TEST(AutomaticGroupTest, OneThatCannotRunIsTheErrorOfAll) {
+// Whatever fails while they gather, and leaves the group well.
+TEST(AutomaticGroupTest, EachCopiesWhereOneCannotRunGathered) {
   for (const int failing_run : {1, 2}) {
-    ToyGroup group(confirming_options(absl::Milliseconds(1)));
-    enable_gathering(group);
-    std::vector<int> runs(kRanks);
-    const auto run = [&](int rank) {
-      if (++runs[static_cast<size_t>(rank)] == failing_run && rank == 2) {
-        return absl::ResourceExhaustedError("no memory");
-      }
-      return run_request(group, rank);
-    };
-    for (const absl::Status& status : group.confirm(run)) {
-      EXPECT_EQ(status, absl::ResourceExhaustedError("rank 2: no memory"));
+    for (const int failing_rank : {0, 2, kRanks}) {
+      ToyGroup group(confirming_options(absl::Milliseconds(1)));
+      enable_gathering(group);
+      std::vector<int> runs(kRanks);
+      const auto run = [&](int rank) {
+        const bool fails = ++runs[static_cast<size_t>(rank)] == failing_run &&
+                           (failing_rank == rank || failing_rank == kRanks);
+        const absl::Status status = run_request(group, rank);
+        return fails ? absl::ResourceExhaustedError("no memory") : status;
+      };
+      ASSERT_THAT(group.confirm(run), Each(absl::OkStatus()));
+      const std::string who = failing_rank == kRanks
+                                  ? "ranks 0, 1, 2, 3"
+                                  : absl::StrCat("rank ", failing_rank);
+      expect_copies(group,
+                    absl::StrCat("was tried with the smallest request, and "
+                                 "failed: ",
+                                 who, ": no memory"));
     }
   }
+}
+
+using Order = std::vector<size_t>;
+
+// A pass of the first component over its blocks in this order.
+absl::Status run_in_order(ToyGroup& group, int rank, const Order& order) {
+  const absl::Status status =
+      group.rank(rank).module->run(0, toy_input(), order).status();
+  group.rank(rank).backend->end_generation();
+  return status;
+}
+
+const std::vector<Order>& orders_that_cannot_be_gathered() {
+  static const auto& orders = *new std::vector<Order>{
+      // Each block twice in a row, all of them twice, backwards, and one that
+      // comes back.
+      {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8},
+      {0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 1, 2, 3, 4, 5, 6, 7, 8},
+      {8, 7, 6, 5, 4, 3, 2, 1, 0},
+      {0, 1, 2, 3, 4, 5, 6, 7, 8, 4}};
+  return orders;
+}
+
+TEST(AutomaticGroupTest, EachCopiesWhereBlocksRunAgainOrBackwards) {
+  for (const Order& order : orders_that_cannot_be_gathered()) {
+    ToyGroup group(confirming_options(absl::Milliseconds(1)));
+    enable_gathering(group);
+    ASSERT_THAT(group.confirm(
+                    [&](int rank) { return run_in_order(group, rank, order); }),
+                Each(absl::OkStatus()));
+    expect_copies(group, "failed: ranks 0, 1, 2, 3: dit_0.blocks.");
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const auto mine = group.rank(rank).module->run(0, toy_input(), order);
+      ASSERT_TRUE(mine.ok()) << mine.status();
+      const auto twin = group.rank(rank).twin->run(0, toy_input(), order);
+      EXPECT_EQ(bytes_of(*mine), bytes_of(*twin));
+    }
+  }
+}
+
+// The others may make more of such a request than it did.
+TEST(AutomaticGroupTest, EachCopiesWhereBlocksRunAgainOnOneRank) {
+  for (const Order& order : orders_that_cannot_be_gathered()) {
+    ToyGroup group(confirming_options(absl::Milliseconds(1)));
+    enable_gathering(group);
+    ASSERT_THAT(group.confirm([&](int rank) {
+      if (rank == 1) return run_in_order(group, rank, order);
+      return run_request(group, rank);
+    }),
+                Each(absl::OkStatus()));
+    expect_copies(group, "failed: rank 1: dit_0.blocks.");
+  }
+}
+
+ToyGroupOptions asked_for_options() {
+  ToyGroupOptions options = confirming_options(absl::ZeroDuration());
+  options.device = checked_device();
+  options.automatic = false;
+  return options;
+}
+
+TEST(AutomaticGroupTest, WhatWasAskedForAndCannotBeGatheredIsTheErrorOfAll) {
+  for (const int failing_rank : {0, 3, kRanks}) {
+    for (const Order& order : orders_that_cannot_be_gathered()) {
+      ToyGroup group(asked_for_options());
+      ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+      const std::vector<absl::Status> said = group.confirm([&](int rank) {
+        if (failing_rank == rank || failing_rank == kRanks) {
+          return run_in_order(group, rank, order);
+        }
+        return run_request(group, rank);
+      });
+      EXPECT_THAT(said, Each(said.front()));
+      EXPECT_EQ(said.front().code(), absl::StatusCode::kFailedPrecondition);
+      EXPECT_THAT(std::string(said.front().message()),
+                  HasSubstr(": dit_0.blocks."));
+      EXPECT_THAT(std::string(said.front().message()),
+                  HasSubstr("weight_transfer \"rank-local\" allows more"));
+      // All have left in order: none finds that the group has failed.
+      for (int rank = 0; rank < kRanks; ++rank) {
+        EXPECT_EQ(group.rank(rank).group.control->status(), absl::OkStatus());
+        EXPECT_EQ(group.rank(rank).group.weights->status(), absl::OkStatus());
+      }
+      EXPECT_THAT(group.violations(), IsEmpty());
+    }
+  }
+}
+
+TEST(AutomaticGroupTest, WhatWasAskedForAndRunsOnceIsServed) {
+  ToyGroup group(asked_for_options());
+  ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+  ASSERT_THAT(group.confirm([&](int rank) { return run_request(group, rank); }),
+              Each(absl::OkStatus()));
+  for (int rank = 0; rank < kRanks; ++rank) {
+    EXPECT_EQ(group.rank(rank).group.choice, nullptr);
+    EXPECT_EQ(group.rank(rank).backend->reason(), "asked for");
+  }
+  // What it does not show fails its request alone.
+  EXPECT_FALSE(run_in_order(group, 1, {0, 1, 1}).ok());
+  run_ranks(kRanks, [&](int rank) { group.expect_request(rank, 1 + rank); });
+  EXPECT_THAT(group.violations(), IsEmpty());
 }
 
 TEST(AutomaticGroupTest, ARankThatIsLostMeanwhileIsTheErrorOfAll) {

@@ -48,4 +48,14 @@ TransferChoice choose_transfer(const TransferNeeds& needs,
   return choice;
 }
 
+TransferChoice explain_failed_trial(const TransferNeeds& needs,
+                                    const absl::Status& failure) {
+  TransferChoice choice;
+  choice.reason = absl::StrFormat(
+      "each rank copies for itself: to gather the %d bytes of %d blocks over "
+      "%d ranks was tried with the smallest request, and failed: %s",
+      needs.gathered_bytes, needs.blocks, needs.ranks, failure.message());
+  return choice;
+}
+
 }  // namespace ferry

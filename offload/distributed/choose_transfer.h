@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "offload/distributed/transfer_rates.h"
 
@@ -37,5 +38,10 @@ struct TransferChoice {
 // worth it there helps some requests, and costs the others little.
 TransferChoice choose_transfer(const TransferNeeds& needs,
                                const TransferRates& rates);
+
+// The choice of ranks that cannot gather: they tried to, and `failure` came of
+// it.
+TransferChoice explain_failed_trial(const TransferNeeds& needs,
+                                    const absl::Status& failure);
 
 }  // namespace ferry

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 
 namespace ferry {
@@ -20,6 +21,18 @@ TransferNeeds needs(double local_gigabytes) {
   needs.local_bytes = static_cast<int64_t>(local_gigabytes * kGiga);
   needs.gathered_bytes = 12 * kGiga;
   return needs;
+}
+
+TEST(ChooseTransfer, AFailedTrialSaysWhatWasTriedAndWhatCameOfIt) {
+  TransferNeeds tried = needs(8);
+  tried.blocks = 57;
+  const TransferChoice choice = explain_failed_trial(
+      tried, absl::FailedPreconditionError("rank 1: blocks.0 runs again"));
+  EXPECT_FALSE(choice.gathers);
+  EXPECT_EQ(choice.reason,
+            "each rank copies for itself: to gather the 12000000000 bytes of "
+            "57 blocks over 4 ranks was tried with the smallest request, and "
+            "failed: rank 1: blocks.0 runs again");
 }
 
 TEST(ChooseTransfer, GathersWhereThatIsFaster) {

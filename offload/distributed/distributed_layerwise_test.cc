@@ -74,6 +74,28 @@ TEST(DistributedLayerwiseTest, ARankAloneServesWhileOthersAreIdle) {
   EXPECT_THAT(group.violations(), IsEmpty());
 }
 
+// Each stack is a ring, and a rank may want any of them at any time.
+TEST(DistributedLayerwiseTest, RingsAreAsManyAsThePipelineHas) {
+  for (const int rings : {64, 65, 70, 130}) {
+    SCOPED_TRACE(rings);
+    ToyGroupOptions options = options_for(2);
+    options.toy.encoders = rings - 1;
+    options.toy.blocks = 2;
+    ToyGroup group(options);
+    ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+    run_ranks(2, [&](int rank) {
+      const auto mine = static_cast<size_t>(rank);
+      const auto last = static_cast<size_t>(rings) - 1;
+      for (const size_t ring : {last - mine, mine, size_t{62} + mine, last}) {
+        EXPECT_TRUE(group.is_same(rank, ring, toy_input())) << ring;
+      }
+      group.rank(rank).backend->end_generation();
+    });
+    ASSERT_THAT(group.disable(), Each(absl::OkStatus()));
+    EXPECT_THAT(group.violations(), IsEmpty());
+  }
+}
+
 TEST(DistributedLayerwiseTest, TheHostHoldsEachBlockOnce) {
   ToyGroupOptions options = options_for(4);
   options.toy.blocks = 9;

@@ -19,6 +19,8 @@ namespace {
 // So many blocks the host may be ahead of the device, and all are timed.
 constexpr size_t kTimedBlocks = 32;
 constexpr size_t kTimedPasses = 4;
+// Rings of which one reduction tells who wants them.
+constexpr int kVoteBits = 64;
 
 }  // namespace
 
@@ -165,14 +167,30 @@ void PassEngine::work_once() {
 }
 
 void PassEngine::vote() {
-  const uint64_t mine = protocol_.begin_vote();
+  const int mine = protocol_.begin_vote();
   mutex_.unlock();
   fault_point("pass_vote");
-  const auto wanted = group_.control->all_reduce_or(mine, group_.timeout);
+  absl::StatusOr<std::vector<int>> wanted = exchange_wishes(mine);
   mutex_.lock();
   if (!wanted.ok()) return fail(wanted.status());
-  protocol_.end_vote(*wanted);
+  protocol_.end_vote(*std::move(wanted));
   changed_.notify_all();
+}
+
+absl::StatusOr<std::vector<int>> PassEngine::exchange_wishes(int mine) {
+  std::vector<int> wanted;
+  const auto rings = static_cast<int>(rings_.size());
+  for (int first = 0; first < rings; first += kVoteBits) {
+    const bool is_here = mine >= first && mine < first + kVoteBits;
+    ASSIGN_OR_RETURN(
+        const uint64_t bits,
+        group_.control->all_reduce_or(
+            is_here ? uint64_t{1} << (mine - first) : 0, group_.timeout));
+    for (int bit = 0; bit < kVoteBits; ++bit) {
+      if ((bits >> bit & 1) != 0) wanted.push_back(first + bit);
+    }
+  }
+  return wanted;
 }
 
 void PassEngine::gather(const PassProtocol::Work& work) {

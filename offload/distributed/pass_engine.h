@@ -164,6 +164,9 @@ class PassEngine final : public WaveParticipant {
   void run() EXCLUDES_LOCK(mutex_);
   void work_once() REQUIRES_LOCK(mutex_);
   void vote() REQUIRES_LOCK(mutex_);
+  // Tells the others which ring this rank wants, or PassProtocol::kNone;
+  // returns those that any rank wants, ascending.
+  absl::StatusOr<std::vector<int>> exchange_wishes(int mine);
   void gather(const PassProtocol::Work& work) REQUIRES_LOCK(mutex_);
   absl::Status give_gather(const PassProtocol::Work& work);
   // Copies the share of the coming gather, if there is one and that was not

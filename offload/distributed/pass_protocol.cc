@@ -141,17 +141,13 @@ PassProtocol::Work PassProtocol::next_yield() const {
   return work;
 }
 
-uint64_t PassProtocol::begin_vote() {
+int PassProtocol::begin_vote() {
   transport_ = Transport::kVoting;
-  const int wanted = step_ == Step::kAsking ? asked_ : prediction_;
-  return wanted == kNone ? 0 : uint64_t{1} << wanted;
+  return step_ == Step::kAsking ? asked_ : prediction_;
 }
 
-void PassProtocol::end_vote(uint64_t wanted) {
-  wanted_.clear();
-  for (int i = 0; i < kMaxComponents; ++i) {
-    if ((wanted >> i & 1) != 0) wanted_.push_back(i);
-  }
+void PassProtocol::end_vote(std::vector<int> wanted) {
+  wanted_ = std::move(wanted);
   wanted_index_ = 0;
   if (!wanted_.empty()) {
     begin_pass();

@@ -20,10 +20,10 @@ namespace ferry {
 //
 // Rules:
 //
-//  1. Passes are voted: each rank says which component it wants, the bits are
-//     OR-ed, and all ranks carry out a pass of every component that is set, in
-//     ascending order. Then they vote again. When nothing is wanted, the wave
-//     has ended, and nobody enters a collective.
+//  1. Passes are voted: each rank says which component it wants, and all ranks
+//     carry out a pass of every component that one of them wants, in ascending
+//     order. Then they vote again. When nothing is wanted, the wave has ended,
+//     and nobody enters a collective.
 //  2. A rank that asks while it is idle wants a wave. The coordinator answers
 //     all ranks with the next wave's number; waves rise by one, and every rank
 //     takes part in at least one vote of every wave. So a start that is late or
@@ -68,8 +68,6 @@ namespace ferry {
 class PassProtocol {
  public:
   static constexpr int kNone = -1;
-  // Bits of a vote.
-  static constexpr int kMaxComponents = 64;
 
   enum class WorkKind { kNothing, kVote, kGather, kYield };
   // What the transport thread can do now.
@@ -123,10 +121,12 @@ class PassProtocol {
   // What next() will be when there is a slot: the pass's next gather, or
   // nothing if it has none.
   Work coming() const;
-  // Enters the vote; returns the bits that it gives. REQUIRES: next() says so.
-  uint64_t begin_vote();
-  // `wanted` is the OR. REQUIRES: begin_vote().
-  void end_vote(uint64_t wanted);
+  // Enters the vote; returns the component that it wants, or kNone. REQUIRES:
+  // next() says so.
+  int begin_vote();
+  // `wanted` has the components that any rank wants, ascending. REQUIRES:
+  // begin_vote().
+  void end_vote(std::vector<int> wanted);
   // The gather that next() names is being given to the device. REQUIRES: next()
   // says so.
   void begin_gather();

@@ -77,6 +77,7 @@ struct State {
   std::vector<std::pair<int, int>> log;
   std::vector<size_t> pass_starts;
   struct Vote {
+    // A bit for each component.
     uint64_t wanted = 0;
     size_t given = 0;
   };
@@ -384,7 +385,8 @@ class Model {
       with(state, i, [](State& next, Rank& mine) {
         if (next.votes.size() == mine.votes) next.votes.emplace_back();
         State::Vote& vote = next.votes[mine.votes];
-        vote.wanted |= mine.protocol.begin_vote();
+        const int wanted = mine.protocol.begin_vote();
+        if (wanted != kNone) vote.wanted |= uint64_t{1} << wanted;
         ++vote.given;
         mine.is_voting = true;
       });
@@ -404,8 +406,12 @@ class Model {
   void end_vote(const State& state, size_t i) {
     const State::Vote& vote = state.votes[state.ranks[i].votes];
     if (vote.given < state.ranks.size()) return;
+    std::vector<int> wanted;
+    for (size_t c = 0; c < scenario_.blocks.size(); ++c) {
+      if ((vote.wanted >> c & 1) != 0) wanted.push_back(static_cast<int>(c));
+    }
     with(state, i, [&](State&, Rank& mine) {
-      mine.protocol.end_vote(vote.wanted);
+      mine.protocol.end_vote(wanted);
       mine.is_voting = false;
       ++mine.votes;
     });

@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -15,8 +19,8 @@ using testing::HasSubstr;
 using Kind = PassProtocol::WorkKind;
 
 constexpr int kNone = PassProtocol::kNone;
-constexpr uint64_t kFirst = 1;
-constexpr uint64_t kSecond = 2;
+constexpr int kFirst = 0;
+constexpr int kSecond = 1;
 
 // Two components of three blocks, two slots.
 PassProtocol make_protocol() { return PassProtocol({3, 3}, 2); }
@@ -59,10 +63,10 @@ TEST(PassProtocolTest, AskingWhileIdleWantsAWaveOnce) {
 TEST(PassProtocolTest, LeftUnservedItWantsTheNextWave) {
   PassProtocol protocol = make_protocol();
   protocol.start_wave(1);
-  EXPECT_EQ(protocol.begin_vote(), 0U);
+  EXPECT_EQ(protocol.begin_vote(), kNone);
   protocol.ask(0, kNone);
   EXPECT_EQ(protocol.take_wave_wanted(), std::nullopt);
-  protocol.end_vote(0);
+  protocol.end_vote({});
   EXPECT_EQ(protocol.take_wave_wanted(), std::optional<int64_t>(1));
 }
 
@@ -72,7 +76,7 @@ TEST(PassProtocolTest, EveryWaveHasAVoteOfItsOwn) {
   for (int wave = 0; wave < 2; ++wave) {
     ASSERT_EQ(protocol.next().kind, Kind::kVote) << wave;
     protocol.begin_vote();
-    protocol.end_vote(0);
+    protocol.end_vote({});
   }
   EXPECT_TRUE(protocol.is_idle());
   // Late, and told already.
@@ -85,12 +89,12 @@ TEST(PassProtocolTest, APredictedPassIsHeldAndComputedWithoutAnotherVote) {
   protocol.start_wave(1);
   protocol.ask(0, 0);
   EXPECT_EQ(protocol.begin_vote(), kFirst);
-  protocol.end_vote(kFirst);
+  protocol.end_vote({kFirst});
   ASSERT_TRUE(protocol.is_granted());
   compute(protocol, 0);
   ASSERT_EQ(protocol.next().kind, Kind::kVote);
   EXPECT_EQ(protocol.begin_vote(), kFirst);
-  protocol.end_vote(kFirst);
+  protocol.end_vote({kFirst});
   // Fills its slots ahead, and no more.
   EXPECT_EQ(gather_all(protocol), 2);
   EXPECT_EQ(protocol.next().kind, Kind::kNothing);
@@ -98,7 +102,7 @@ TEST(PassProtocolTest, APredictedPassIsHeldAndComputedWithoutAnotherVote) {
   EXPECT_TRUE(protocol.is_granted());
   EXPECT_EQ(protocol.granted_pass(), 2);
   compute(protocol, 0);
-  EXPECT_EQ(protocol.begin_vote(), 0U);
+  EXPECT_EQ(protocol.begin_vote(), kNone);
 }
 
 TEST(PassProtocolTest, AWrongPredictionMakesAGhostThatGathersEverything) {
@@ -106,10 +110,10 @@ TEST(PassProtocolTest, AWrongPredictionMakesAGhostThatGathersEverything) {
   protocol.start_wave(1);
   protocol.ask(0, 0);
   protocol.begin_vote();
-  protocol.end_vote(kFirst);
+  protocol.end_vote({kFirst});
   compute(protocol, 0);
   protocol.begin_vote();
-  protocol.end_vote(kFirst);
+  protocol.end_vote({kFirst});
   EXPECT_EQ(gather_all(protocol), 2);
   protocol.ask(1, kNone);
   EXPECT_FALSE(protocol.is_granted());
@@ -121,8 +125,8 @@ TEST(PassProtocolTest, AWrongPredictionMakesAGhostThatGathersEverything) {
 PassProtocol in_an_open_pass() {
   PassProtocol protocol = make_protocol();
   protocol.start_wave(1);
-  EXPECT_EQ(protocol.begin_vote(), 0U);
-  protocol.end_vote(kFirst);
+  EXPECT_EQ(protocol.begin_vote(), kNone);
+  protocol.end_vote({kFirst});
   return protocol;
 }
 
@@ -133,7 +137,7 @@ TEST(PassProtocolTest, WhoAsksBeforeItYieldsComputesAPassThatHasBegun) {
     protocol.ask(0, kNone);
     ASSERT_TRUE(protocol.is_granted()) << gathers;
     compute(protocol, 0);
-    EXPECT_EQ(protocol.begin_vote(), 0U);
+    EXPECT_EQ(protocol.begin_vote(), kNone);
   }
 }
 
@@ -162,7 +166,7 @@ TEST(PassProtocolTest, ToYieldIsNothingOnceItWasAskedFor) {
   compute(protocol, 0);
   // Nor in the pass after it.
   protocol.begin_vote();
-  protocol.end_vote(kFirst);
+  protocol.end_vote({kFirst});
   protocol.yield(pass);
   protocol.ask(0, kNone);
   EXPECT_TRUE(protocol.is_granted());
@@ -181,10 +185,10 @@ TEST(PassProtocolTest, AHeldPassThatIsWithdrawnMayBeTheNextRequests) {
   protocol.start_wave(1);
   protocol.ask(0, 0);
   protocol.begin_vote();
-  protocol.end_vote(kFirst);
+  protocol.end_vote({kFirst});
   compute(protocol, 0);
   protocol.begin_vote();
-  protocol.end_vote(kFirst);
+  protocol.end_vote({kFirst});
   EXPECT_EQ(gather_all(protocol), 2);
   protocol.withdraw();
   EXPECT_EQ(protocol.next().kind, Kind::kYield);
@@ -198,15 +202,15 @@ TEST(PassProtocolTest, ItDoesNotYieldWhileItComputesThePassBefore) {
   protocol.start_wave(1);
   protocol.ask(0, kNone);
   protocol.begin_vote();
-  protocol.end_vote(kFirst);
+  protocol.end_vote({kFirst});
   for (int block = 0; block < 3; ++block) {
     ASSERT_TRUE(protocol.want_block(block).ok());
     while (!protocol.wanted_slot()) gather(protocol);
     protocol.begin_use();
     if (block < 2) protocol.end_use();
   }
-  EXPECT_EQ(protocol.begin_vote(), 0U);
-  protocol.end_vote(kFirst);
+  EXPECT_EQ(protocol.begin_vote(), kNone);
+  protocol.end_vote({kFirst});
   EXPECT_EQ(gather_all(protocol), 1);
   EXPECT_EQ(protocol.next().kind, Kind::kNothing);
   protocol.end_use();
@@ -221,7 +225,7 @@ TEST(PassProtocolTest, ComponentsOfAVoteComeInOrder) {
   protocol.start_wave(1);
   protocol.ask(1, kNone);
   protocol.begin_vote();
-  protocol.end_vote(kFirst | kSecond);
+  protocol.end_vote({kFirst, kSecond});
   EXPECT_FALSE(protocol.is_granted());
   for (int block = 0; block < 3; ++block) {
     EXPECT_EQ(protocol.next().component, 0);
@@ -232,12 +236,35 @@ TEST(PassProtocolTest, ComponentsOfAVoteComeInOrder) {
   EXPECT_EQ(protocol.next().component, 1);
 }
 
+TEST(PassProtocolTest, ComponentsAreAsManyAsThereAre) {
+  for (const int components : {64, 65, 70, 128, 130, 1000}) {
+    SCOPED_TRACE(components);
+    const int last = components - 1;
+    PassProtocol protocol(std::vector<int>(static_cast<size_t>(components), 1),
+                          1);
+    protocol.start_wave(1);
+    protocol.ask(last, kNone);
+    EXPECT_EQ(protocol.begin_vote(), last);
+    std::vector<int> wanted(static_cast<size_t>(components));
+    std::iota(wanted.begin(), wanted.end(), 0);
+    protocol.end_vote(std::move(wanted));
+    // A ghost of all but its own.
+    for (int component = 0; component < components; ++component) {
+      ASSERT_EQ(protocol.is_granted(), component == last);
+      ASSERT_EQ(protocol.next().component, component);
+      gather(protocol);
+    }
+    EXPECT_EQ(protocol.granted_pass(), components);
+    EXPECT_TRUE(protocol.wanted_slot().has_value());
+  }
+}
+
 TEST(PassProtocolTest, SkippedBlocksFreeTheirSlots) {
   PassProtocol protocol = make_protocol();
   protocol.start_wave(1);
   protocol.ask(0, kNone);
   protocol.begin_vote();
-  protocol.end_vote(kFirst);
+  protocol.end_vote({kFirst});
   EXPECT_EQ(gather_all(protocol), 2);
   compute(protocol, 2);
   EXPECT_EQ(protocol.next().kind, Kind::kVote);
@@ -248,7 +275,7 @@ TEST(PassProtocolTest, ABlockRunsOnceAndForwards) {
   protocol.start_wave(1);
   protocol.ask(0, kNone);
   protocol.begin_vote();
-  protocol.end_vote(kFirst);
+  protocol.end_vote({kFirst});
   gather_all(protocol);
   ASSERT_TRUE(protocol.want_block(1).ok());
   protocol.begin_use();
@@ -269,12 +296,12 @@ TEST(PassProtocolTest, WithdrawnInTheMiddleItGathersOn) {
   protocol.start_wave(1);
   protocol.ask(0, 0);
   protocol.begin_vote();
-  protocol.end_vote(kFirst);
+  protocol.end_vote({kFirst});
   gather_all(protocol);
   protocol.withdraw();
   EXPECT_FALSE(protocol.is_granted());
   EXPECT_EQ(gather_all(protocol), 1);
-  EXPECT_EQ(protocol.begin_vote(), 0U);
+  EXPECT_EQ(protocol.begin_vote(), kNone);
 }
 
 }  // namespace

@@ -21,11 +21,11 @@ struct RankGroup {
   // Null where nothing is gathered.
   std::unique_ptr<Communicator> weights;
   // For what ranks find out together while passes are made, which take the
-  // other two, and only until what they chose is final. Null, and what they
-  // choose is final at once.
+  // other two, and only until what they chose is final and was tried. Null, and
+  // it is final at once, and not tried.
   std::unique_ptr<HostCommunicator> choice;
-  // Why they copy for themselves, though they gathered first. Empty: they have
-  // not.
+  // Why they copy for themselves, though they gathered first, or tried to.
+  // Empty: they have not.
   std::string not_worth_it;
   // A file in memory, without bytes, that all ranks have: for SharedImages,
   // until what they chose is final. None where each rank keeps what it needs

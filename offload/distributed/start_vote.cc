@@ -1,5 +1,6 @@
 #include "offload/distributed/start_vote.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <string>
@@ -16,10 +17,22 @@
 namespace ferry {
 namespace {
 
+// Of a message; what a group can exchange is limited, and a rank that gave too
+// much would leave the others waiting.
+constexpr size_t kMaxMessageBytes = size_t{1} << 16;
+
 // CODE, a space, and the digest of a rank that is well, else its message.
 std::string write_vote(const absl::Status& mine, absl::string_view digest) {
-  return absl::StrCat(static_cast<int>(mine.code()), " ",
-                      mine.ok() ? digest : mine.message());
+  return absl::StrCat(
+      static_cast<int>(mine.code()), " ",
+      mine.ok() ? digest : mine.message().substr(0, kMaxMessageBytes));
+}
+
+// "ranks 0, 2: no memory".
+std::string attribute(const std::vector<size_t>& ranks,
+                      const std::string& message) {
+  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
+                      absl::StrJoin(ranks, ", "), ": ", message);
 }
 
 struct Vote {
@@ -50,7 +63,8 @@ absl::Status vote_on_start(HostCommunicator& ranks, absl::Duration timeout,
       all_gather_strings(ranks, write_vote(mine, digest), timeout));
   // Of the ranks that are well, by digest.
   std::map<std::string, std::vector<size_t>> well;
-  std::vector<std::string> failures;
+  // In the order of their first ranks.
+  std::vector<std::pair<std::string, std::vector<size_t>>> failures;
   absl::StatusCode code = absl::StatusCode::kOk;
   for (size_t rank = 0; rank < votes.size(); ++rank) {
     const Vote vote = read_vote(votes[rank]);
@@ -59,10 +73,20 @@ absl::Status vote_on_start(HostCommunicator& ranks, absl::Duration timeout,
       continue;
     }
     if (code == absl::StatusCode::kOk) code = vote.code;
-    failures.push_back(absl::StrCat("rank ", rank, ": ", vote.text));
+    auto failure = std::find_if(
+        failures.begin(), failures.end(),
+        [&vote](const auto& other) { return other.first == vote.text; });
+    if (failure == failures.end()) {
+      failure = failures.insert(failure, {vote.text, {}});
+    }
+    failure->second.push_back(rank);
   }
   if (!failures.empty()) {
-    return absl::Status(code, absl::StrJoin(failures, "; "));
+    std::vector<std::string> texts;
+    for (const auto& [text, who] : failures) {
+      texts.push_back(attribute(who, text));
+    }
+    return absl::Status(code, absl::StrJoin(texts, "; "));
   }
   if (well.size() == 1) return absl::OkStatus();
   std::vector<std::string> opinions;

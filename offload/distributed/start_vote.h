@@ -13,8 +13,8 @@ namespace ferry {
 // failed, so that no collective is left unmatched.
 //
 // OK: all are well, and all digests are equal. Else an error on every rank that
-// names the ranks: the first failure's code, or FAILED_PRECONDITION where ranks
-// disagree.
+// names the ranks: the first failure's code and all messages, each once, of 64
+// KiB at most; or FAILED_PRECONDITION where ranks disagree.
 absl::Status vote_on_start(HostCommunicator& ranks, absl::Duration timeout,
                            const absl::Status& mine, absl::string_view digest);
 // Over the control group, while no passes are made.

@@ -59,6 +59,25 @@ TEST(StartVote, TheFirstFailureGivesTheCodeAndAllAreNamed) {
               Each(absl::NotFoundError("rank 1: no file; rank 2: no device")));
 }
 
+TEST(StartVote, WhatSeveralRanksSayIsSaidOnce) {
+  const absl::Status again = absl::FailedPreconditionError("it runs again");
+  EXPECT_THAT(
+      vote({{again, ""}, {absl::InternalError("no device"), ""}, {again, ""}}),
+      Each(absl::FailedPreconditionError(
+          "ranks 0, 2: it runs again; rank 1: no device")));
+}
+
+// A group exchanges no text of more than 16 MiB.
+TEST(StartVote, AMessageOfAnyLengthIsHeard) {
+  const std::string endless(size_t{17} << 20, 'x');
+  for (const absl::Status& heard :
+       vote({{{}, "same"}, {absl::InternalError(endless), ""}})) {
+    EXPECT_EQ(heard.code(), absl::StatusCode::kInternal);
+    EXPECT_EQ(heard.message(),
+              "rank 1: " + endless.substr(0, size_t{64} << 10));
+  }
+}
+
 TEST(StartVote, RanksThatDisagreeAreAllTold) {
   for (const absl::Status& heard :
        vote({{{}, "one"}, {{}, "other"}, {{}, "one"}})) {

@@ -96,7 +96,7 @@ TEST(TransferRatesTest, WithoutMemoryNobodyMeasures) {
   for (const auto& each : measure({10, 10}, /*free_bytes=*/1000)) {
     EXPECT_EQ(each.status().code(), absl::StatusCode::kResourceExhausted);
     EXPECT_THAT(std::string(each.status().message()),
-                HasSubstr("rank 1: measuring takes more device memory than "
+                HasSubstr("ranks 0, 1: measuring takes more device memory than "
                           "1000 bytes"));
   }
 }

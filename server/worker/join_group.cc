@@ -175,7 +175,7 @@ absl::StatusOr<std::unique_ptr<JoinedGroup>> JoinedGroup::join(
     } else {
       RETURN_IF_ERROR(group->agree_on_devices(joined));
     }
-    if (gathers == Gathers::kMaybe && group->ranks_.weights != nullptr) {
+    if (group->ranks_.weights != nullptr) {
       PrefixStore choice(*store,
                          absl::StrCat(meeting.incarnation(), "/choice"));
       RETURN_IF_ERROR(group->join_choice(choice, gloo));

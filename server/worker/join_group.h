@@ -19,8 +19,8 @@ namespace ferry {
 // A rank's membership in its worker group, in one generation of it. Ranks meet
 // at the store that rank 0 keeps, under the incarnation's prefix, and are
 // joined twice: for votes by Gloo; for weights, if they gather any, by NCCL
-// between GPUs, by Gloo between simulated devices. Where they may gather, but
-// need not, they are joined by Gloo once more, to find that out.
+// between GPUs, by Gloo between simulated devices. Those that gather, or may,
+// are joined by Gloo once more, to find out whether they can, and shall.
 //
 // Whether their devices can be joined is the same for all ranks where they may
 // do without.

@@ -142,11 +142,14 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
   for (;;) {
     RETURN_IF_ERROR(load(request, runs_on_host && is_first, parts));
     auto loaded = std::make_unique<TorchPipeline>(std::move(parts), waves);
-    ASSIGN_OR_RETURN(const bool started, loaded->start(!runs_on_host));
+    // Loaded again, it runs again, since it may be gathering that failed.
+    ASSIGN_OR_RETURN(const bool started,
+                     loaded->start(!runs_on_host || !is_first));
     if (started) return loaded;
     parts = loaded->take_apart();
     is_first = false;
-    log_info("the pipeline is loaded again: ranks that gather are no faster");
+    log_info("the pipeline is loaded again",
+             {{"reason", parts.group->ranks().not_worth_it}});
   }
 }
 

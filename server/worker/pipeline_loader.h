@@ -14,7 +14,8 @@ namespace ferry {
 // Loads a package with LibTorch, on the platform of this machine, with the one
 // offload backend that get_offload_backend() chooses: the PipelineLoader of
 // the product. Twice where the group has tried to gather weights and given it
-// up (OffloadBackend::confirm()).
+// up (OffloadBackend::confirm()). It has run the smallest request: on the host
+// where it runs there, and, of a group that gathers, on all ranks together.
 //
 // What stands on what, so destroyed in reverse: Platform, Pipeline,
 // OffloadBackend (disabled before it is destroyed).
