@@ -29,15 +29,17 @@ std::string explain_choice(const OffloadConfig& asked,
                            const OffloadConfig& chosen,
                            const ResolvedPlan& plan, int64_t free_bytes,
                            int64_t usable_bytes) {
-  if (plan.skip_reason) return *plan.skip_reason;
   if (asked.is_automatic()) {
     int64_t weight_bytes = 0;
     for (const StoragePlacement& placement : plan.storages) {
       weight_bytes += align_for_image(placement.bytes);
     }
-    return explain_automatic(chosen.strategy(), weight_bytes, free_bytes,
-                             usable_bytes);
+    std::string reason = explain_automatic(chosen.strategy(), weight_bytes,
+                                           free_bytes, usable_bytes);
+    if (plan.skip_reason) absl::StrAppend(&reason, "; ", *plan.skip_reason);
+    return reason;
   }
+  if (plan.skip_reason) return *plan.skip_reason;
   if (!asked.offload_enabled()) {
     return "not asked for: all weights are on the device";
   }

@@ -4,7 +4,10 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
+#include <cstdio>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -155,6 +158,43 @@ TEST_F(PlacementBackendTest, AutomaticStreamsAsLittleAsFits) {
                   OffloadStrategy::kDistributedLayerWise);
   EXPECT_GT(most.streamed_bytes, some.streamed_bytes);
   EXPECT_GT(some.streamed_bytes, 0);
+}
+
+// Whatever the pipeline and the device are like, and whatever is chosen.
+TEST_F(PlacementBackendTest, AutomaticAlwaysGivesAReasonWithNumbers) {
+  std::map<OffloadStrategy, int> chosen;
+  for (const auto& [dits, encoders, vaes] :
+       std::vector<std::array<int, 3>>{{2, 1, 0}, {1, 0, 1}, {1, 2, 1},
+                                       {0, 2, 1}, {0, 0, 2}}) {
+    ToyOptions toy;
+    toy.dits = dits;
+    toy.encoders = encoders;
+    toy.vaes = vaes;
+    toy.blocks = 6;
+    for (int64_t memory = 8192; memory <= 131'072; memory += 4096) {
+      for (const int64_t headroom : {int64_t{0}, memory / 3}) {
+        SimulatedDeviceOptions device = checked_device();
+        device.memory_bytes = memory;
+        SimulatedPlatform platform(device);
+        ToyModule module(toy);
+        PlacementBackend backend(platform, automatic(headroom), {});
+        if (!backend.enable(module).ok()) continue;
+        ++chosen[backend.strategy()];
+        const std::string reason = backend.reason();
+        EXPECT_TRUE(absl::StrContains(reason, absl::StrCat(memory)))
+            << dits << " DiTs, " << encoders << " encoders, " << memory
+            << " bytes: " << reason;
+        EXPECT_EQ(backend.disable(), absl::OkStatus());
+      }
+    }
+  }
+  for (const OffloadStrategy strategy :
+       {OffloadStrategy::kNone, OffloadStrategy::kDistributedLayerWise,
+        OffloadStrategy::kModelLevel}) {
+    EXPECT_GT(chosen[strategy], 0) << static_cast<int>(strategy);
+  }
+  std::printf("by layers without a budget: %d\n",
+              chosen[OffloadStrategy::kLayerWise]);
 }
 
 TEST_F(PlacementBackendTest, AutomaticLeavesTheHeadroom) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
@@ -16,6 +17,13 @@ ABSL_FLAG(std::string, output, "", "Directory of the package.");
 ABSL_FLAG(bool, traced, false, "Trace blocks instead of scripting them.");
 ABSL_FLAG(int, dits, 1, "Number of DiTs, 1 or 2.");
 ABSL_FLAG(int, blocks, 3, "Blocks of each DiT.");
+ABSL_FLAG(std::vector<std::string>, block_order, {},
+          "Blocks that a pass runs of a DiT; else each once, in order.");
+ABSL_FLAG(std::vector<std::string>, encoder_order, {},
+          "The same of the text encoder, which has two in each stack.");
+ABSL_FLAG(int, encoder_stacks, 1, "Lists of blocks of the text encoder.");
+ABSL_FLAG(double, again_below_timestep, 0,
+          "A DiT runs its first block once more below it.");
 ABSL_FLAG(bool, half_weights, false, "Store weights as float16.");
 ABSL_FLAG(bool, attention_mask, false, "encode_prompt takes a mask.");
 ABSL_FLAG(std::string, guidance, "GUIDANCE_CLASSIFIER_FREE",
@@ -39,6 +47,19 @@ ABSL_FLAG(int64_t, ballast_bytes, 0,
 ABSL_FLAG(int, block_ms, 0,
           "Milliseconds of useless work in each block with such weights.");
 
+namespace {
+
+// Ends the program where one is no number.
+std::vector<int> numbers_of(const std::vector<std::string>& texts) {
+  std::vector<int> numbers;
+  for (const std::string& text : texts) {
+    numbers.push_back(std::stoi(text));
+  }
+  return numbers;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage("Writes a tiny pipeline package.");
   absl::ParseCommandLine(argc, argv);
@@ -46,6 +67,10 @@ int main(int argc, char** argv) {
   options.traced = absl::GetFlag(FLAGS_traced);
   options.dits = absl::GetFlag(FLAGS_dits);
   options.blocks = absl::GetFlag(FLAGS_blocks);
+  options.block_order = numbers_of(absl::GetFlag(FLAGS_block_order));
+  options.encoder_order = numbers_of(absl::GetFlag(FLAGS_encoder_order));
+  options.encoder_stacks = absl::GetFlag(FLAGS_encoder_stacks);
+  options.again_below_timestep = absl::GetFlag(FLAGS_again_below_timestep);
   options.half_weights = absl::GetFlag(FLAGS_half_weights);
   options.attention_mask = absl::GetFlag(FLAGS_attention_mask);
   options.guidance = absl::GetFlag(FLAGS_guidance);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace ferry {
 
@@ -15,6 +16,15 @@ struct TinyPipelineOptions {
   int dits = 1;
   // Blocks of each DiT.
   int blocks = 3;
+  // Blocks that a pass runs of a DiT, and of the text encoder with its two:
+  // some may run again, backwards or not at all. Empty: each once, in order.
+  std::vector<int> block_order;
+  std::vector<int> encoder_order;
+  // Lists of two blocks each that the text encoder has, and runs one after the
+  // other: blocks, blocks_1, …
+  int encoder_stacks = 1;
+  // Below this timestep a DiT runs its first block once more, at the end.
+  double again_below_timestep = 0;
   // Weights are stored as float16, with compute_dtype FLOAT32.
   bool half_weights = false;
   // encode_prompt takes a mask.

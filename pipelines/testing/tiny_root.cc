@@ -211,14 +211,24 @@ Module make_container(const Unit& unit, const std::vector<Module>& modules) {
   return container;
 }
 
-// Lines that run x through all blocks of self.blocks.
-std::string run_blocks(int blocks) {
+// Lines that run x through the blocks of a list, in this order; where it is
+// empty, through all of them.
+std::string run_blocks(const std::string& list, std::vector<int> order,
+                       int blocks) {
+  for (int i = 0; order.empty() && i < blocks; ++i) order.push_back(i);
   std::string code;
-  for (int i = 0; i < blocks; ++i) {
-    absl::StrAppend(&code, "    x = getattr(self.blocks, \"", i,
+  for (const int block : order) {
+    absl::StrAppend(&code, "    x = getattr(self.", list, ", \"", block,
                     "\").forward(x, t)\n");
   }
   return code;
+}
+
+// Lines that run x through the first block once more, below a timestep.
+std::string run_again(double timestep) {
+  if (timestep <= 0) return "";
+  return absl::StrCat("    if float(timestep[0]) < ", timestep, ":\n        ",
+                      "x = getattr(self.blocks, \"0\").forward(x, t)\n");
 }
 
 Module make_dit(const Unit& unit, const TinyPipelineOptions& options) {
@@ -248,7 +258,8 @@ def forward(self, latents, timestep, text):
     t = torch.sin(timestep.reshape(-1, 1, 1) * self.frequencies)
     t = t.to(latents.dtype) + text.unsqueeze(1)
 )",
-      run_blocks(options.blocks), R"(
+      run_blocks("blocks", options.block_order, options.blocks),
+      run_again(options.again_below_timestep), R"(
     x = torch.matmul(x, self.proj_out)
 )",
       options.writes_parameter ? "    x = x + self.passes.sum() * 0.001\n" : "",
@@ -258,26 +269,40 @@ def forward(self, latents, timestep, text):
   return dit;
 }
 
-Module make_text_encoder(const Unit& unit, bool attention_mask) {
+// Its lists of blocks.
+std::vector<std::string> encoder_stacks(const TinyPipelineOptions& options) {
+  std::vector<std::string> stacks = {"blocks"};
+  for (int i = 1; i < options.encoder_stacks; ++i) {
+    stacks.push_back(absl::StrCat("blocks_", i));
+  }
+  return stacks;
+}
+
+Module make_text_encoder(const Unit& unit, const TinyPipelineOptions& options) {
   Module encoder = make_module(unit, "TextEncoder");
   encoder.register_parameter("table", weights({kTinyVocabulary, kTinyWidth}, 1),
                              false);
-  encoder.register_module("blocks",
-                          make_container(unit, {make_tiny_block(unit, false),
-                                                make_tiny_block(unit, false)}));
-  const std::string pool = attention_mask ? R"(
+  std::string run_stacks;
+  for (const std::string& stack : encoder_stacks(options)) {
+    encoder.register_module(
+        stack, make_container(unit, {make_tiny_block(unit, false),
+                                     make_tiny_block(unit, false)}));
+    run_stacks += run_blocks(stack, options.encoder_order, 2);
+  }
+  const std::string pool = options.attention_mask ? R"(
     m = mask.to(x.dtype).unsqueeze(2)
     return (x * m).sum(1) / m.sum(1)
 )"
-                                          : R"(
+                                                  : R"(
     return x.mean(1)
 )";
   encoder.define(absl::StrCat("def forward(self, ids",
-                              attention_mask ? ", mask" : "", "):\n", R"(
+                              options.attention_mask ? ", mask" : "", "):\n",
+                              R"(
     x = torch.embedding(self.table, ids)
     t = x.mean(1).unsqueeze(1)
 )",
-                              run_blocks(2), pool));
+                              run_stacks, pool));
   return encoder;
 }
 
@@ -307,7 +332,7 @@ void declare_components(const Unit& unit, Module& root,
   Module plan = make_module(unit, "OffloadPlan");
   add_block_attributes(plan, "block_attrs", block_attrs);
   add_block_attributes(plan, "encoder_block_attrs",
-                       {{"text_encoder", {"blocks"}}});
+                       {{"text_encoder", encoder_stacks(options)}});
   add_names(plan, "resident_dit_paths", dits);
   root.register_module("_offload_plan", plan);
 }
@@ -363,8 +388,7 @@ Module make_tiny_root(const TinyPipelineOptions& options) {
   generator().set_current_seed(7);
   const auto unit = std::make_shared<CompilationUnit>();
   Module root = make_module(unit, "Pipeline");
-  root.register_module("text_encoder",
-                       make_text_encoder(unit, options.attention_mask));
+  root.register_module("text_encoder", make_text_encoder(unit, options));
   root.register_module("vae", make_vae(unit));
   root.register_module("transformer", make_dit(unit, options));
   if (options.dits == 2) {

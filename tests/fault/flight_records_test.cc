@@ -119,9 +119,10 @@ TEST_F(FlightRecordsTest, EveryRankHasDoneTheSame) {
   int64_t lines = 1;
   for (const v1::RankFlightRecords& rank : response.ranks()) {
     EXPECT_FALSE(rank.has_error());
-    ASSERT_THAT(rank.groups(), SizeIs(2));
-    for (int i = 0; i < 2; ++i) {
-      EXPECT_EQ(rank.groups(i).group(), i == 0 ? "votes" : "weights");
+    ASSERT_THAT(rank.groups(), SizeIs(3));
+    for (int i = 0; i < 3; ++i) {
+      const std::vector<std::string> groups = {"votes", "weights", "choice"};
+      EXPECT_EQ(rank.groups(i).group(), groups[static_cast<size_t>(i)]);
       EXPECT_EQ(operations(rank.groups(i)),
                 operations(response.ranks(0).groups(i)));
       lines += rank.groups(i).records_size();
@@ -188,7 +189,7 @@ TEST_F(FlightRecordsTest, RanksThatJoinAreAsked) {
   ASSERT_TRUE(daemon.wait_until_ready()) << daemon.log();
   response = ask(daemon);
   for (const v1::RankFlightRecords& rank : response.ranks()) {
-    ASSERT_THAT(rank.groups(), SizeIs(2));
+    ASSERT_THAT(rank.groups(), SizeIs(3));
     for (const v1::GroupFlightRecords& group : rank.groups()) {
       EXPECT_EQ(group.records(0).kind(), "join");
       EXPECT_EQ(group.records(0).state(), FlightRecord::STATE_ENDED);

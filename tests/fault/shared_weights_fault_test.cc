@@ -21,6 +21,7 @@ namespace {
 
 using grpc::health::v1::HealthCheckResponse;
 using ::testing::Combine;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Values;
 
@@ -138,7 +139,8 @@ INSTANTIATE_TEST_SUITE_P(Matrix, SharedWeightsFaultTest,
 
 INSTANTIATE_TEST_SUITE_P(Matrix, SharedWeightsLoadFaultTest,
                          Combine(Values(Loss::kDead, Loss::kSilent),
-                                 Values("hang@join_group", "hang@start_vote"),
+                                 Values("hang@join_group", "hang@start_vote",
+                                        "hang@pass_gather"),
                                  Values(false, true)),
                          name_of);
 
@@ -160,6 +162,44 @@ INSTANTIATE_TEST_SUITE_P(Matrix, ChoiceLoadFaultTest,
                                  Values("hang@warm_up:5", "hang@start_vote:15"),
                                  Values(false, true)),
                          name_of);
+
+// The rank that comes to a step third fails: both have made their smallest
+// requests on the host by then, and make one together.
+constexpr char kFailsGathered[] = "oom@denoise_step:3";
+
+class FirstPassesFaultTest : public SharedWeightsFixture {};
+
+TEST_F(FirstPassesFaultTest, AreTheErrorOfAllWhereItWasAskedToGather) {
+  faults_.arm(kFailsGathered);
+  Daemon& daemon = start(options());
+  const auto exit = daemon.process().wait(kPatience);
+  ASSERT_TRUE(exit.has_value()) << daemon.log();
+  EXPECT_EQ(exit->code, 2);
+  EXPECT_THAT(daemon.log(), ContainsRegex("rank [01]: .*out of device memory"));
+  EXPECT_EQ(faults_.hits(), 4) << "it was tried again";
+  expect_exit(2);
+}
+
+class MeasuredPassesFaultTest : public FirstPassesFaultTest {
+ protected:
+  Daemon::Options rank_options() const override {
+    return choosing_options(faults_);
+  }
+};
+
+TEST_F(MeasuredPassesFaultTest, AreNotWorthItWhereRanksChoose) {
+  faults_.arm(kFailsGathered);
+  Daemon& daemon = start_ready(options());
+  const v1::Pipeline pipeline = daemon.get_pipeline(kPipeline);
+  EXPECT_EQ(pipeline.generation(), 1);
+  EXPECT_EQ(pipeline.offload().strategy(), "distributed_layer_wise");
+  EXPECT_THAT(pipeline.offload().reason(),
+              ContainsRegex("each rank copies for itself: .* and failed: rank "
+                            "[01]: .*out of device memory"));
+  for (const auto& call : start_calls(daemon, kRanks, 3)) {
+    EXPECT_TRUE(call->finish().ok()) << describe(call->finish());
+  }
+}
 
 class SlowRankTest : public SharedWeightsFixture,
                      public ::testing::WithParamInterface<std::string> {};
