@@ -22,6 +22,8 @@ ABSL_FLAG(std::vector<std::string>, block_order, {},
 ABSL_FLAG(std::vector<std::string>, encoder_order, {},
           "The same of the text encoder, which has two in each stack.");
 ABSL_FLAG(int, encoder_stacks, 1, "Lists of blocks of the text encoder.");
+ABSL_FLAG(bool, replicated_encoder, false,
+          "All ranks have equal weights of the text encoder.");
 ABSL_FLAG(double, again_below_timestep, 0,
           "A DiT runs its first block once more below it.");
 ABSL_FLAG(bool, half_weights, false, "Store weights as float16.");
@@ -70,6 +72,7 @@ int main(int argc, char** argv) {
   options.block_order = numbers_of(absl::GetFlag(FLAGS_block_order));
   options.encoder_order = numbers_of(absl::GetFlag(FLAGS_encoder_order));
   options.encoder_stacks = absl::GetFlag(FLAGS_encoder_stacks);
+  options.replicated_encoder = absl::GetFlag(FLAGS_replicated_encoder);
   options.again_below_timestep = absl::GetFlag(FLAGS_again_below_timestep);
   options.half_weights = absl::GetFlag(FLAGS_half_weights);
   options.attention_mask = absl::GetFlag(FLAGS_attention_mask);

@@ -23,6 +23,8 @@ struct TinyPipelineOptions {
   // Lists of two blocks each that the text encoder has, and runs one after the
   // other: blocks, blocks_1, …
   int encoder_stacks = 1;
+  // The plan says that all ranks have equal weights of it.
+  bool replicated_encoder = false;
   // Below this timestep a DiT runs its first block once more, at the end.
   double again_below_timestep = 0;
   // Weights are stored as float16, with compute_dtype FLOAT32.

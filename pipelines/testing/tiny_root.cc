@@ -334,6 +334,9 @@ void declare_components(const Unit& unit, Module& root,
   add_block_attributes(plan, "encoder_block_attrs",
                        {{"text_encoder", encoder_stacks(options)}});
   add_names(plan, "resident_dit_paths", dits);
+  if (options.replicated_encoder) {
+    add_names(plan, "encoder_dlo_weight_replication", {"text_encoder"});
+  }
   root.register_module("_offload_plan", plan);
 }
 
