@@ -163,9 +163,8 @@ TEST_F(PlacementBackendTest, AutomaticStreamsAsLittleAsFits) {
 // Whatever the pipeline and the device are like, and whatever is chosen.
 TEST_F(PlacementBackendTest, AutomaticAlwaysGivesAReasonWithNumbers) {
   std::map<OffloadStrategy, int> chosen;
-  for (const auto& [dits, encoders, vaes] :
-       std::vector<std::array<int, 3>>{{2, 1, 0}, {1, 0, 1}, {1, 2, 1},
-                                       {0, 2, 1}, {0, 0, 2}}) {
+  for (const auto& [dits, encoders, vaes] : std::vector<std::array<int, 3>>{
+           {2, 1, 0}, {1, 0, 1}, {1, 2, 1}, {0, 2, 1}, {0, 0, 2}}) {
     ToyOptions toy;
     toy.dits = dits;
     toy.encoders = encoders;

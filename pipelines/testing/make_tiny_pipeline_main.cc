@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "pipelines/testing/tiny_pipeline.h"
 #include "pipelines/testing/tiny_pipeline_options.h"
 
@@ -55,7 +57,10 @@ namespace {
 std::vector<int> numbers_of(const std::vector<std::string>& texts) {
   std::vector<int> numbers;
   for (const std::string& text : texts) {
-    numbers.push_back(std::stoi(text));
+    if (!absl::SimpleAtoi(text, &numbers.emplace_back())) {
+      std::fprintf(stderr, "%s is no number\n", text.c_str());
+      std::exit(1);
+    }
   }
   return numbers;
 }

@@ -18,8 +18,10 @@
 #include <torch/csrc/jit/frontend/tracer.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -215,7 +217,10 @@ Module make_container(const Unit& unit, const std::vector<Module>& modules) {
 // empty, through all of them.
 std::string run_blocks(const std::string& list, std::vector<int> order,
                        int blocks) {
-  for (int i = 0; order.empty() && i < blocks; ++i) order.push_back(i);
+  if (order.empty()) {
+    order.resize(static_cast<size_t>(blocks));
+    std::iota(order.begin(), order.end(), 0);
+  }
   std::string code;
   for (const int block : order) {
     absl::StrAppend(&code, "    x = getattr(self.", list, ", \"", block,
