@@ -30,6 +30,9 @@ struct SafetensorsEntry {
 // `file_bytes` is the size of all of it. Returns the tensors in the order of
 // their data.
 //
+// As the reference implementation it takes `"__metadata__": null` and has no
+// use for further keys of a tensor; unlike it, it refuses a name twice.
+//
 // INVALID_ARGUMENT names every tensor that is wrong, and what would be right.
 absl::StatusOr<std::vector<SafetensorsEntry>> parse_safetensors_header(
     absl::string_view start, int64_t file_bytes);

@@ -9,8 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "pipelines/json/strict_json.h"
 #include "pipelines/safetensors/problems.h"
-#include "pipelines/safetensors/strict_json.h"
 
 namespace ferry {
 namespace {

@@ -26,6 +26,12 @@ TEST(SafetensorsIndex, NamesWhatIsWrong) {
       {"", "is no JSON from byte 1 on"},
       {"[]", "is no JSON object"},
       {"{\"weight_map\": \"\xFF\"}", "is no UTF-8"},
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
+       "is a Git LFS pointer; fetch the file with git lfs pull"},
+      {"\xEF\xBB\xBF{}",
+       "begins with a byte order mark (BOM) of UTF-8; save it as UTF-8 without "
+       "one"},
+      {std::string("{}\0", 3), "is no JSON from byte 3 on: it holds a NUL"},
       {"{}", "has no weight_map (an object: tensor to file)"},
       {"{\"weight_map\": []}", "has no weight_map (an object: tensor to file)"},
       {"{\"weight_map\": {}}", "weight_map: must name a tensor"},

@@ -1,10 +1,12 @@
-#include "pipelines/safetensors/strict_json.h"
+#include "pipelines/json/strict_json.h"
 
 #include <set>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "pipelines/json/git_lfs.h"
 #include "pipelines/safetensors/problems.h"
 #include "platform/base/utf8.h"
 
@@ -52,11 +54,31 @@ class Watcher {
   Problems problems_;
 };
 
+// What stands in place of a document, or before it.
+absl::Status check_start(absl::string_view text) {
+  if (is_git_lfs_pointer(text)) {
+    return absl::InvalidArgumentError(kGitLfsDefect);
+  }
+  for (absl::string_view mark : {"\xEF\xBB\xBF", "\xFF\xFE", "\xFE\xFF"}) {
+    if (!absl::StartsWith(text, mark)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "begins with a byte order mark (BOM) of UTF-",
+        mark.size() == 3 ? "8" : "16", "; save it as UTF-8 without one"));
+  }
+  if (!is_utf8(text)) return absl::InvalidArgumentError("is no UTF-8");
+  // The parser would take it for the end, and see nothing of what follows.
+  if (const size_t at = text.find('\0'); at != absl::string_view::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("is no JSON from byte ", at + 1, " on: it holds a NUL"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<nlohmann::json> parse_strict_json(absl::string_view text,
                                                  int depth) {
-  if (!is_utf8(text)) return absl::InvalidArgumentError("is no UTF-8");
+  if (absl::Status status = check_start(text); !status.ok()) return status;
   Watcher watcher(depth);
   nlohmann::json values;
   try {
