@@ -147,7 +147,7 @@ absl::StatusOr<GenerateOptions> generate_options(const CommandLine& line,
   if (const std::string name = absl::GetFlag(FLAGS_pipeline); !name.empty()) {
     spec->set_pipeline(resource_name("pipelines", name));
   }
-  // An empty one counts: it turns guidance on.
+  // An empty one is sent too: the server tells where it may not be set.
   if (line.has("negative")) {
     spec->set_negative_prompt(absl::GetFlag(FLAGS_negative));
   }

@@ -216,6 +216,12 @@ TEST_F(PipelineTest, AScaleOfOneIsNoGuidance) {
   spec.set_guidance_scale(1);
   const auto plain = generate(**pipeline, spec);
   spec.set_negative_prompt("without effect");
+  Recorder recorder;
+  const auto refused = (*pipeline)->generate(spec, recorder).status();
+  ASSERT_TRUE(get_error_info(refused).has_value()) << refused;
+  EXPECT_EQ(get_error_info(refused)->metadata.at("field"),
+            "spec.negative_prompt");
+  spec.set_negative_prompt("");
   EXPECT_EQ(generate(**pipeline, spec), plain);
   // The batched pass at a scale next to one agrees with the plain one.
   spec.set_guidance_scale(1 + 1e-9);

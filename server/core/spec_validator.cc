@@ -105,6 +105,7 @@ class SpecCheck {
   void check_pixels();
   void check_sampling();
   void check_guidance();
+  void check_negative_prompt();
   void check_seed();
   void check_output();
   void check_preview();
@@ -249,6 +250,7 @@ void SpecCheck::check_sampling() {
     violations_.push_back(std::move(violation));
   }
   check_guidance();
+  check_negative_prompt();
   check_seed();
 }
 
@@ -272,6 +274,26 @@ void SpecCheck::check_guidance() {
          {"max", absl::StrCat(kMaxGuidance)},
          {"value", absl::StrCat(spec.guidance_scale())}});
   }
+}
+
+// One that cannot change the picture is refused, so that nobody wonders why it
+// does not. An empty one asks for nothing.
+void SpecCheck::check_negative_prompt() {
+  v1::GenerationSpec& spec = result_.spec;
+  const double scale = spec.guidance_scale();
+  if (!spec.has_negative_prompt() || !spec.has_guidance_scale() ||
+      !pipeline_.defaults().has_negative_prompt() ||
+      !(scale >= 0 && scale <= 1)) {
+    return;
+  }
+  if (spec.negative_prompt().empty()) {
+    spec.clear_negative_prompt();
+    return;
+  }
+  add(Kind::kInvalid, "spec.negative_prompt",
+      absl::StrCat("must be unset: it has no effect at a guidance_scale of 1 "
+                   "or less, which is ",
+                   scale));
 }
 
 void SpecCheck::check_seed() {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <ostream>
 #include <set>
 #include <string>
@@ -428,7 +429,6 @@ TEST(SpecValidatorTest, KeepsWhatIsSetAlsoWhenItIsZero) {
   EXPECT_TRUE(result->spec.has_guidance_scale());
   EXPECT_EQ(result->spec.guidance_scale(), 0);
   EXPECT_EQ(result->spec.seed(), 0);
-  EXPECT_TRUE(result->spec.has_negative_prompt());
   EXPECT_EQ(result->queue_timeout, absl::Seconds(2));
   EXPECT_EQ(result->priority, 9);
   EXPECT_EQ(result->labels.at("user"), "me");
@@ -513,6 +513,45 @@ TEST(SpecValidatorTest, RefusesNegativePromptsWhereOnlyTheScaleCounts) {
   request.mutable_spec()->set_negative_prompt("");
   EXPECT_EQ(violated_fields(validate(request, pipeline).status()),
             std::vector<std::string>{"spec.negative_prompt"});
+}
+
+TEST(SpecValidatorTest, ANegativePromptNeedsAScaleAboveOne) {
+  const auto validate_scale = [](std::optional<double> scale,
+                                 const std::string& negative,
+                                 double default_scale = 3.5) {
+    v1::Pipeline pipeline = make_test_pipeline();
+    pipeline.mutable_defaults()->set_guidance_scale(default_scale);
+    v1::GenerateRequest request = make_test_request();
+    v1::GenerationSpec* const spec = request.mutable_spec();
+    spec->set_negative_prompt(negative);
+    if (scale.has_value()) spec->set_guidance_scale(*scale);
+    return validate(request, pipeline);
+  };
+  for (double scale : {0.0, 0.5, 1.0}) {
+    EXPECT_EQ(violated_fields(validate_scale(scale, "blurry").status()),
+              std::vector<std::string>{"spec.negative_prompt"});
+    // Also where the pipeline's default is what counts.
+    EXPECT_EQ(
+        violated_fields(validate_scale(std::nullopt, "a", scale).status()),
+        std::vector<std::string>{"spec.negative_prompt"});
+    // What asks for nothing is not shown; sent again, it is accepted again.
+    const auto empty = validate_scale(scale, "");
+    ASSERT_TRUE(empty.ok()) << empty.status();
+    EXPECT_FALSE(empty->spec.has_negative_prompt());
+    v1::GenerateRequest again;
+    *again.mutable_spec() = empty->spec;
+    EXPECT_TRUE(validate(again).ok());
+  }
+  for (double scale : {1.0000001, 3.0, 50.0}) {
+    for (const char* negative : {"", "blurry"}) {
+      const auto result = validate_scale(scale, negative, 1.0);
+      ASSERT_TRUE(result.ok()) << result.status();
+      EXPECT_TRUE(result->spec.has_negative_prompt());
+    }
+  }
+  // A scale that is wrong is one violation, not two.
+  EXPECT_EQ(violated_fields(validate_scale(-1, "blurry").status()),
+            std::vector<std::string>{"spec.guidance_scale"});
 }
 
 TEST(SpecValidatorTest, RefusesGuidanceWhereThereIsNone) {

@@ -102,6 +102,17 @@ TEST_F(ValidationTest, Prompt) {
   expect_accepted(negative(""));
   expect_accepted(negative(std::string(32768, 'x')));
   expect_refused("spec.negative_prompt", negative(std::string(32769, 'x')));
+  // Where it has no effect it is refused.
+  const auto at_scale = [](const std::string& text, double scale) {
+    return on_spec([=](GenerationSpec& spec) {
+      spec.set_negative_prompt(text);
+      spec.set_guidance_scale(scale);
+    });
+  };
+  expect_accepted(at_scale("x", 1.5));
+  expect_refused("spec.negative_prompt", at_scale("x", 1));
+  expect_refused("spec.negative_prompt", at_scale("x", 0));
+  expect_accepted(at_scale("", 1));
 }
 
 TEST_F(ValidationTest, MissingSpec) {
