@@ -45,5 +45,4 @@ bench: setup  ## measure; one JSON object a line on standard output
 	@tests/benchmarks/run
 
 goldens-check: setup  ## compute the schedulers' golden numbers again and compare
-	"$$(tools/venv tools/goldens)/bin/python" \
-		tools/goldens/make_scheduler_goldens.py --check
+	tools/goldens/check

@@ -1,7 +1,10 @@
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -134,6 +137,40 @@ WeightSources weight_sources(const config::v1::PipelineManifest& manifest) {
   return sources;
 }
 
+// Square sizes at the bounds, and the default. Height and width.
+std::vector<std::pair<int, int>> typical_sizes(
+    const config::v1::PipelineManifest& manifest) {
+  const v1::Limits& limits = manifest.limits();
+  const int multiple = limits.size_multiple();
+  const int largest = std::min(
+      limits.max_edge(), static_cast<int>(std::sqrt(limits.max_pixels())));
+  const int smallest_edge =
+      (limits.min_edge() + multiple - 1) / multiple * multiple;
+  const int largest_edge = largest / multiple * multiple;
+  std::vector<std::pair<int, int>> sizes = {
+      {manifest.defaults().height(), manifest.defaults().width()}};
+  for (int edge : {smallest_edge, largest_edge}) {
+    if (edge >= limits.min_edge() && edge <= largest) {
+      sizes.emplace_back(edge, edge);
+    }
+  }
+  return sizes;
+}
+
+// Dynamic shifting may leave steps without a length at some sizes.
+absl::Status check_schedules(const PipelineParts& parts) {
+  if (!parts.schedulers->depend_on_size()) return absl::OkStatus();
+  for (const auto& [height, width] : typical_sizes(parts.manifest)) {
+    ASSIGN_OR_RETURN(const std::vector<int64_t> shape,
+                     parts.root->latent_shape(1, height, width, 1));
+    // What is wrong with it is the generation's to tell.
+    if (shape.size() != 4 && shape.size() != 5) continue;
+    RETURN_IF_ERROR(parts.schedulers->check_size(
+        parts.manifest, image_seq_len(shape, parts.manifest)));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<PipelineParts> load_parts(const Package& package,
                                          const PipelineOptions& how) {
   PipelineParts parts;
@@ -158,6 +195,7 @@ absl::StatusOr<PipelineParts> load_parts(const Package& package,
   for (const std::string& warning : parts.root->warnings()) {
     log_warning(warning, {{"file", package.manifest.module()}});
   }
+  RETURN_IF_ERROR(check_schedules(parts));
   return parts;
 }
 

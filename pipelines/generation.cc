@@ -121,11 +121,9 @@ absl::StatusOr<GenerationReport> Generation::run() {
 }
 
 absl::Status Generation::make_schedule() {
-  const int64_t patch = parts_.manifest.scheduler().patch_size();
-  const int64_t image_seq_len =
-      (latent_shape_.end()[-2] / patch) * (latent_shape_.end()[-1] / patch);
   ASSIGN_OR_RETURN(schedule_,
-                   parts_.schedulers->make_schedule(spec_, image_seq_len));
+                   parts_.schedulers->make_schedule(
+                       spec_, image_seq_len(latent_shape_, parts_.manifest)));
   return absl::OkStatus();
 }
 
@@ -173,6 +171,11 @@ absl::Status Generation::check_spec() const {
     return invalid_field(
         "spec.negative_prompt",
         "the pipeline has no classifier-free guidance; leave it unset");
+  }
+  if (!classifier_free_ && !spec_.negative_prompt().empty()) {
+    return invalid_field(
+        "spec.negative_prompt",
+        "has no effect at a guidance_scale of 1 or less; leave it unset");
   }
   return absl::OkStatus();
 }

@@ -28,6 +28,7 @@ constexpr int kMaxImages = 64;
 constexpr int kMaxSteps = 1000;
 constexpr int kMaxTokens = 65536;
 constexpr double kMaxGuidanceScale = 50;
+constexpr double kMaxMu = 100;
 constexpr size_t kMaxVersionBytes = 256;
 constexpr size_t kMaxSchedulerNameBytes = 64;
 constexpr int kMaxSchedulerChoices = 32;
@@ -155,6 +156,23 @@ bool is_scheduler_name(const std::string& name) {
          });
 }
 
+void check_mu(const config::v1::NoiseSchedulerConfig& scheduler,
+              Violations* violations) {
+  if (!config::v1::Mu_IsValid(scheduler.mu())) {
+    violations->add("scheduler.mu", "is unknown");
+  }
+  const bool is_fixed = scheduler.mu() == config::v1::MU_FIXED;
+  if (is_fixed != scheduler.has_fixed_mu()) {
+    violations->add("scheduler.fixed_mu",
+                    is_fixed ? "must be set with MU_FIXED"
+                             : "must be unset without MU_FIXED");
+  } else if (is_fixed && !(std::abs(scheduler.fixed_mu()) <= kMaxMu)) {
+    violations->add("scheduler.fixed_mu",
+                    absl::StrCat("must be -", kMaxMu, " to ", kMaxMu, ", is ",
+                                 scheduler.fixed_mu()));
+  }
+}
+
 void check_scheduler(const config::v1::NoiseSchedulerConfig& scheduler,
                      Violations* violations) {
   violations->check_path("scheduler.config", scheduler.config());
@@ -163,12 +181,17 @@ void check_scheduler(const config::v1::NoiseSchedulerConfig& scheduler,
   if (!config::v1::SigmaGrid_IsValid(scheduler.sigma_grid())) {
     violations->add("scheduler.sigma_grid", "is unknown");
   }
+  check_mu(scheduler, violations);
   violations->check_range("scheduler.choices", scheduler.choices_size(), 0,
                           kMaxSchedulerChoices);
   std::set<std::string> names;
   for (int i = 0; i < scheduler.choices_size(); ++i) {
     const std::string& name = scheduler.choices(i).name();
     const std::string field = absl::StrCat("scheduler.choices[", i, "].name");
+    if (!config::v1::SigmaGrid_IsValid(scheduler.choices(i).sigma_grid())) {
+      violations->add(absl::StrCat("scheduler.choices[", i, "].sigma_grid"),
+                      "is unknown");
+    }
     if (!is_scheduler_name(name)) {
       violations->add(field,
                       absl::StrCat("must be 1 to ", kMaxSchedulerNameBytes,

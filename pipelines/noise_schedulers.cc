@@ -1,15 +1,17 @@
 #include "pipelines/noise_schedulers.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "pipelines/model_index.h"
+#include "pipelines/pipeline_handover.h"
 #include "pipelines/schedulers/load_noise_scheduler.h"
 #include "pipelines/schedulers/prediction.h"
-#include "pipelines/schedulers/scheduler_config.h"
-#include "pipelines/schedulers/sigma_grids.h"
 #include "platform/base/error_info.h"
+#include "platform/base/logging.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {
@@ -43,6 +45,31 @@ absl::StatusOr<std::unique_ptr<NoiseScheduler>> derive(
   return make_noise_scheduler(std::move(config));
 }
 
+// The key of model_index.json for a file in a folder of its own.
+std::string component_of(const std::filesystem::path& config_file) {
+  return config_file.parent_path().string();
+}
+
+// The file, for the class that diffusers makes of it: the one in
+// model_index.json, where there is one.
+absl::StatusOr<SchedulerConfig> load_config(const std::filesystem::path& path,
+                                            const ModelIndex& index) {
+  ASSIGN_OR_RETURN(SchedulerConfig file, SchedulerConfig::load(path));
+  const std::string& written = file.written_class_name();
+  const bool is_named = !index.scheduler_class.empty();
+  const std::string class_name =
+      is_named ? resolve_class_name(index.scheduler_class) : file.class_name();
+  if (class_name != written || (is_named && written != index.scheduler_class)) {
+    log_warning("the NoiseScheduler is not the one that its file names",
+                {{"file", path.string()},
+                 {"_class_name", written},
+                 {"model_index.json", index.scheduler_class},
+                 {"taken", class_name}});
+  }
+  if (class_name == file.class_name()) return file;
+  return file.derive(class_name, "", file.origin());
+}
+
 v1::SchedulerInfo::CustomSigmas to_proto(CustomSigmas sigmas) {
   switch (sigmas) {
     case CustomSigmas::kRefused:
@@ -57,52 +84,101 @@ v1::SchedulerInfo::CustomSigmas to_proto(CustomSigmas sigmas) {
 
 }  // namespace
 
+int64_t image_seq_len(const std::vector<int64_t>& latent_shape,
+                      const config::v1::PipelineManifest& manifest) {
+  const int64_t patch = manifest.scheduler().patch_size();
+  return (latent_shape.end()[-2] / patch) * (latent_shape.end()[-1] / patch);
+}
+
 absl::StatusOr<NoiseSchedulers> NoiseSchedulers::load(
     const std::filesystem::path& directory,
     config::v1::PipelineManifest* manifest) {
   auto* const config = manifest->mutable_scheduler();
+  ASSIGN_OR_RETURN(const ModelIndex index,
+                   ModelIndex::load(directory, component_of(config->config())));
   ASSIGN_OR_RETURN(const SchedulerConfig file,
-                   SchedulerConfig::load(directory / config->config()));
-  NoiseSchedulers result;
+                   load_config(directory / config->config(), index));
   ASSIGN_OR_RETURN(auto own, make_noise_scheduler(file));
-  if (config->sigma_grid() == config::v1::SIGMA_GRID_UNSPECIFIED) {
-    config->set_sigma_grid(own->needs_image_seq_len() &&
-                                   own->custom_sigmas() ==
-                                       CustomSigmas::kPerStep
-                               ? config::v1::SIGMA_GRID_PIPELINE
-                               : config::v1::SIGMA_GRID_SCHEDULER);
+  std::vector<std::string> warnings;
+  RETURN_IF_ERROR(complete_handover(*own, index, config, &warnings));
+  for (const std::string& warning : warnings) {
+    log_warning(warning, {{"file", config->config()}});
   }
-  result.pipeline_grid_ =
-      config->sigma_grid() == config::v1::SIGMA_GRID_PIPELINE;
-  // Other samplers understand levels that they are handed in another way.
-  if (result.pipeline_grid_ && own->custom_sigmas() != CustomSigmas::kPerStep) {
+  NoiseSchedulers result;
+  std::string name = own->name();
+  result.choices_.push_back({std::move(name), std::move(own),
+                             to_pipeline_grid(config->sigma_grid())});
+  RETURN_IF_ERROR(result.add_choices(file, config));
+  result.mu_ = to_mu_rule(*config);
+  if (config->mu() != config::v1::MU_UNSPECIFIED && !result.depend_on_size()) {
     return manifest_error(
-        "scheduler.sigma_grid",
-        absl::StrCat("must be SIGMA_GRID_SCHEDULER with ", own->name()));
-  }
-  const std::string own_name = own->name();
-  result.choices_.push_back({own_name, std::move(own)});
-  for (int i = 0; i < config->choices_size(); ++i) {
-    const auto& choice = config->choices(i);
-    if (choice.name() == own_name) {
-      return manifest_error(
-          absl::StrCat("scheduler.choices[", i, "].name"),
-          absl::StrCat(own_name, " is what ", config->config(),
-                       " is called; choose another name"));
-    }
-    ASSIGN_OR_RETURN(auto scheduler, derive(file, choice, i));
-    result.choices_.push_back({choice.name(), std::move(scheduler)});
+        "scheduler.mu", absl::StrCat("must be unset, since ", config->config(),
+                                     " has no use_dynamic_shifting"));
   }
   for (const Choice& choice : result.choices_) {
-    RETURN_IF_ERROR(result.check(choice, *manifest));
+    RETURN_IF_ERROR(result.check(choice, *manifest, kTypicalSeqLen));
   }
   return result;
 }
 
+absl::Status NoiseSchedulers::add_choices(
+    const SchedulerConfig& file, config::v1::NoiseSchedulerConfig* config) {
+  for (int i = 0; i < config->choices_size(); ++i) {
+    const auto& choice = config->choices(i);
+    const std::string field = absl::StrCat("scheduler.choices[", i, "]");
+    if (choice.name() == choices_[0].name) {
+      return manifest_error(
+          absl::StrCat(field, ".name"),
+          absl::StrCat(choice.name(), " is what ", config->config(),
+                       " is called; choose another name"));
+    }
+    ASSIGN_OR_RETURN(auto scheduler, derive(file, choice, i));
+    PipelineGrid grid = to_pipeline_grid(choice.sigma_grid());
+    if (!can_take(*scheduler, grid)) {
+      return manifest_error(
+          absl::StrCat(field, ".sigma_grid"),
+          absl::StrCat("is nothing that ", scheduler->name(), " takes"));
+    }
+    if (choice.sigma_grid() == config::v1::SIGMA_GRID_UNSPECIFIED &&
+        can_take(*scheduler, choices_[0].grid)) {
+      grid = choices_[0].grid;
+    }
+    if (scheduler->needs_image_seq_len() &&
+        config->mu() == config::v1::MU_UNSPECIFIED) {
+      return manifest_error(
+          "scheduler.mu",
+          absl::StrCat("must be set, since ", field, " (", choice.name(),
+                       ") has use_dynamic_shifting"));
+    }
+    choices_.push_back({choice.name(), std::move(scheduler), grid});
+  }
+  return absl::OkStatus();
+}
+
+StepRange NoiseSchedulers::Choice::step_range() const {
+  StepRange range = scheduler->step_range();
+  range.min = std::max(range.min, min_grid_steps(grid));
+  return range;
+}
+
+bool NoiseSchedulers::depend_on_size() const {
+  return std::any_of(choices_.begin(), choices_.end(), [](const Choice& c) {
+    return c.scheduler->needs_image_seq_len();
+  });
+}
+
+absl::Status NoiseSchedulers::check_size(
+    const config::v1::PipelineManifest& manifest, int64_t image_seq_len) const {
+  for (const Choice& choice : choices_) {
+    RETURN_IF_ERROR(check(choice, manifest, image_seq_len));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status NoiseSchedulers::check(
-    const Choice& choice, const config::v1::PipelineManifest& manifest) const {
-  const NoiseScheduler& scheduler = *choice.scheduler;
-  const StepRange steps = scheduler.step_range();
+    const Choice& choice, const config::v1::PipelineManifest& manifest,
+    int64_t image_seq_len) const {
+  const StepRange steps = choice.step_range();
   const int default_steps = manifest.defaults().num_inference_steps();
   const int max_steps = manifest.limits().max_num_inference_steps();
   if (default_steps < steps.min) {
@@ -115,21 +191,21 @@ absl::Status NoiseSchedulers::check(
         "limits.max_num_inference_steps",
         absl::StrCat("must be at most ", steps.max, " with ", choice.name));
   }
+  const Prediction predicted = choice.scheduler->prediction();
   const Prediction expected = choices_.front().scheduler->prediction();
-  if (scheduler.prediction() != expected) {
+  if (predicted != expected) {
     return manifest_error(
         absl::StrCat("scheduler.choices: ", choice.name),
         absl::StrCat(
-            "predicts ", prediction_name(scheduler.prediction()),
-            ", but the model ", prediction_name(expected),
-            "; options must say prediction_type",
+            "predicts ", prediction_name(predicted), ", but the model ",
+            prediction_name(expected), "; options must say prediction_type",
             expected == Prediction::kFlow ? " and use_flow_sigmas" : ""));
   }
   for (int n : {steps.min, default_steps, max_steps}) {
     NoiseScheduleOptions options;
     options.num_inference_steps = n;
-    options.image_seq_len = kTypicalSeqLen;
-    const absl::Status status = make(scheduler, std::move(options)).status();
+    options.image_seq_len = image_seq_len;
+    const absl::Status status = make(choice, std::move(options)).status();
     if (!status.ok()) {
       return manifest_error(
           absl::StrCat("scheduler: ", choice.name),
@@ -140,22 +216,32 @@ absl::Status NoiseSchedulers::check(
 }
 
 absl::StatusOr<std::unique_ptr<NoiseSchedule>> NoiseSchedulers::make(
-    const NoiseScheduler& scheduler, NoiseScheduleOptions options) const {
-  if (options.sigmas.empty() && pipeline_grid_ &&
-      scheduler.custom_sigmas() == CustomSigmas::kPerStep) {
-    options.sigmas = flow_pipeline_sigmas(options.num_inference_steps);
+    const Choice& choice, NoiseScheduleOptions options) const {
+  const bool is_custom = !options.sigmas.empty();
+  const int n = is_custom ? static_cast<int>(options.sigmas.size())
+                          : options.num_inference_steps;
+  if (!is_custom && n < choice.step_range().min) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "must be at least ", choice.step_range().min, " with ", choice.name));
   }
-  return scheduler.make_schedule(options);
+  options.mu = mu_;
+  if (choice.grid != PipelineGrid::kNone && n >= min_grid_steps(choice.grid)) {
+    GridLevels levels = make_grid(
+        choice.grid, n, choice.scheduler->flow_traits()->num_train_timesteps);
+    if (!is_custom) options.sigmas = std::move(levels.sigmas);
+    options.timesteps = std::move(levels.timesteps);
+  }
+  return choice.scheduler->make_schedule(options);
 }
 
 absl::StatusOr<std::unique_ptr<NoiseSchedule>> NoiseSchedulers::make_schedule(
     const v1::GenerationSpec& spec, int64_t image_seq_len) const {
-  const NoiseScheduler* scheduler = nullptr;
+  const Choice* chosen = nullptr;
   for (const Choice& choice : choices_) {
-    if (spec.scheduler() == choice.name) scheduler = choice.scheduler.get();
+    if (spec.scheduler() == choice.name) chosen = &choice;
   }
-  if (spec.scheduler().empty()) scheduler = choices_.front().scheduler.get();
-  if (scheduler == nullptr) {
+  if (spec.scheduler().empty()) chosen = &choices_.front();
+  if (chosen == nullptr) {
     return invalid_field(
         "spec.scheduler",
         absl::StrCat("must be one of ", absl::StrJoin(names(), ", ")));
@@ -164,7 +250,7 @@ absl::StatusOr<std::unique_ptr<NoiseSchedule>> NoiseSchedulers::make_schedule(
   options.num_inference_steps = spec.num_inference_steps();
   options.image_seq_len = image_seq_len;
   options.sigmas.assign(spec.sigmas().begin(), spec.sigmas().end());
-  auto schedule = make(*scheduler, std::move(options));
+  auto schedule = make(*chosen, std::move(options));
   if (schedule.ok()) return schedule;
   return invalid_field(
       spec.sigmas().empty() ? "spec.num_inference_steps" : "spec.sigmas",
@@ -184,7 +270,7 @@ void NoiseSchedulers::describe(v1::Pipeline* pipeline) const {
     v1::SchedulerInfo* const info = pipeline->add_scheduler_infos();
     info->set_name(choice.name);
     info->set_custom_sigmas(to_proto(choice.scheduler->custom_sigmas()));
-    info->set_min_num_inference_steps(choice.scheduler->step_range().min);
+    info->set_min_num_inference_steps(choice.step_range().min);
   }
 }
 

@@ -11,9 +11,17 @@
 #include "ferry/config/v1/pipeline_manifest.pb.h"
 #include "ferry/v1/generation_spec.pb.h"
 #include "ferry/v1/pipeline.pb.h"
+#include "pipelines/schedulers/mu.h"
 #include "pipelines/schedulers/noise_scheduler.h"
+#include "pipelines/schedulers/pipeline_grid.h"
+#include "pipelines/schedulers/scheduler_config.h"
 
 namespace ferry {
+
+// Image tokens of latents, for dynamic shifting.
+// REQUIRES: the last two dimensions are height and width; a checked manifest.
+int64_t image_seq_len(const std::vector<int64_t>& latent_shape,
+                      const config::v1::PipelineManifest& manifest);
 
 // The NoiseSchedulers that a package allows, by name: its own, and what the
 // manifest's scheduler.choices derive from its file.
@@ -22,7 +30,10 @@ namespace ferry {
 class NoiseSchedulers {
  public:
   // Reads and checks all of them: one that loads makes every number of steps
-  // that the manifest's limits allow. Fills in scheduler.sigma_grid.
+  // that the manifest's limits allow. Their levels are those of the model's own
+  // pipeline in diffusers; scheduler.sigma_grid and scheduler.mu are filled in,
+  // and what had to be assumed for them is logged as a warning, as is another
+  // class in model_index.json than in the file (the former counts).
   // Errors name the file or the field of the manifest.
   static absl::StatusOr<NoiseSchedulers> load(
       const std::filesystem::path& directory,
@@ -34,6 +45,14 @@ class NoiseSchedulers {
   absl::StatusOr<std::unique_ptr<NoiseSchedule>> make_schedule(
       const v1::GenerationSpec& spec, int64_t image_seq_len) const;
 
+  // Checks the default and the bounds of the number of steps again, for an
+  // image of so many tokens: what dynamic shifting makes of it. Errors name the
+  // NoiseScheduler.
+  absl::Status check_size(const config::v1::PipelineManifest& manifest,
+                          int64_t image_seq_len) const;
+  // Whether levels depend on the size of the image.
+  bool depend_on_size() const;
+
   // Names of all, the package's own first.
   std::vector<std::string> names() const;
   // Fills in schedulers and scheduler_infos.
@@ -41,21 +60,27 @@ class NoiseSchedulers {
 
  private:
   struct Choice {
+    StepRange step_range() const;
+
     std::string name;
     std::unique_ptr<NoiseScheduler> scheduler;
+    // What the pipeline hands to it.
+    PipelineGrid grid = PipelineGrid::kNone;
   };
 
   NoiseSchedulers() = default;
 
+  absl::Status add_choices(const SchedulerConfig& file,
+                           config::v1::NoiseSchedulerConfig* config);
   absl::Status check(const Choice& choice,
-                     const config::v1::PipelineManifest& manifest) const;
+                     const config::v1::PipelineManifest& manifest,
+                     int64_t image_seq_len) const;
   absl::StatusOr<std::unique_ptr<NoiseSchedule>> make(
-      const NoiseScheduler& scheduler, NoiseScheduleOptions options) const;
+      const Choice& choice, NoiseScheduleOptions options) const;
 
   // The package's own is the first.
   std::vector<Choice> choices_;
-  // scheduler.sigma_grid is SIGMA_GRID_PIPELINE.
-  bool pipeline_grid_ = false;
+  MuRule mu_;
 };
 
 }  // namespace ferry

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "pipelines/json/git_lfs.h"
 #include "pipelines/manifest_check.h"
 #include "platform/base/status_macros.h"
 
@@ -66,9 +67,34 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
   std::vector<std::string> errors_;
 };
 
+// Files without a check of their own: what reads them would tell of their
+// format only.
+absl::Status check_fetched(const std::filesystem::path& directory,
+                           const PipelineManifest& manifest) {
+  std::vector<std::string> files = {manifest.module()};
+  for (const auto& tokenizer : manifest.tokenizers()) {
+    files.push_back(tokenizer.file());
+  }
+  std::vector<std::string> problems;
+  for (const std::string& file : files) {
+    std::string start(kGitLfsPointerBytes, '\0');
+    std::ifstream stream(directory / file, std::ios::binary);
+    stream.read(start.data(), static_cast<std::streamsize>(start.size()));
+    if (is_git_lfs_pointer(start)) {
+      problems.push_back(absl::StrCat(file, ": ", kGitLfsDefect));
+    }
+  }
+  if (problems.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
+}
+
 }  // namespace
 
 absl::StatusOr<PipelineManifest> parse_manifest(const std::string& text) {
+  if (is_git_lfs_pointer(text)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kManifestFile, ": ", kGitLfsDefect));
+  }
   PipelineManifest manifest;
   google::protobuf::TextFormat::Parser parser;
   ErrorCollector errors;
@@ -85,6 +111,7 @@ absl::StatusOr<PipelineManifest> parse_manifest(const std::string& text) {
 absl::StatusOr<Package> Package::load(const std::filesystem::path& directory) {
   ASSIGN_OR_RETURN(const std::string text, read_manifest(directory));
   ASSIGN_OR_RETURN(PipelineManifest manifest, parse_manifest(text));
+  RETURN_IF_ERROR(check_fetched(directory, manifest));
   return Package{directory, std::move(manifest)};
 }
 

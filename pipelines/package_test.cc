@@ -1,5 +1,6 @@
 #include "pipelines/package.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -16,6 +17,8 @@
 
 namespace ferry {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr char kManifest[] = R"(tasks: "text-to-image"
 guidance: GUIDANCE_CLASSIFIER_FREE
@@ -53,6 +56,47 @@ class PackageTest : public testing::Test {
 
   std::filesystem::path directory_;
 };
+
+TEST_F(PackageTest, CallsGitLfsPointersByName) {
+  constexpr char kPointer[] =
+      "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n";
+  for (const char* file : {"pipeline.pt", "t.model"}) {
+    std::ofstream(directory_ / file) << kPointer;
+    const absl::Status status = load(kManifest).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(),
+              absl::StrCat(file,
+                           ": is a Git LFS pointer; fetch the file with "
+                           "git lfs pull"));
+    std::ofstream(directory_ / file) << "version 3";
+    EXPECT_TRUE(load(kManifest).ok());
+  }
+  EXPECT_EQ(load(kPointer).status().message(),
+            "ferry.txtpb: is a Git LFS pointer; fetch the file with git lfs "
+            "pull");
+}
+
+TEST_F(PackageTest, MuIsFixedByANumberOnly) {
+  const auto error = [&](const std::string& fields) {
+    const absl::Status status =
+        load(absl::StrCat(kManifest, "scheduler {", fields, "}")).status();
+    return std::string(status.message());
+  };
+  EXPECT_EQ(error("mu: MU_FIXED fixed_mu: 1.15"), "");
+  EXPECT_EQ(error("mu: MU_FIXED fixed_mu: 0"), "");
+  EXPECT_EQ(error("mu: MU_EMPIRICAL sigma_grid: SIGMA_GRID_WHOLE_TIMESTEPS"),
+            "");
+  EXPECT_THAT(error("mu: MU_FIXED"), HasSubstr("fixed_mu: must be set"));
+  EXPECT_THAT(error("mu: MU_LINEAR fixed_mu: 1"),
+              HasSubstr("fixed_mu: must be unset"));
+  EXPECT_THAT(error("fixed_mu: 1"), HasSubstr("fixed_mu: must be unset"));
+  for (const char* number : {"nan", "inf", "101", "-1e9"}) {
+    EXPECT_THAT(error(absl::StrCat("mu: MU_FIXED fixed_mu: ", number)),
+                HasSubstr("scheduler.fixed_mu: must be -100 to 100"))
+        << number;
+  }
+  EXPECT_THAT(error("mu: MU_CUBIC"), HasSubstr("MU_CUBIC"));
+}
 
 TEST_F(PackageTest, FillsInWhatIsLeftOut) {
   const auto package = load(kManifest);

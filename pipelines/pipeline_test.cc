@@ -705,6 +705,14 @@ std::vector<Damage> damages() {
                  "\"rescale_betas_zero_snr\": true, "
                  "\"timestep_spacing\": \"trailing\"}"),
        {"ferry.txtpb: scheduler: DDIM: with 1 steps: ", "pure noise"}},
+      {"levels of small pictures",
+       schedulers("sigma_grid: SIGMA_GRID_PIPELINE mu: MU_LINEAR"),
+       scheduler("{\"_class_name\": \"FlowMatchEulerDiscreteScheduler\", "
+                 "\"use_dynamic_shifting\": true, "
+                 "\"base_image_seq_len\": 1024, \"base_shift\": 0, "
+                 "\"max_image_seq_len\": 2048, \"max_shift\": -30}"),
+       {"ferry.txtpb: scheduler: FlowMatchEulerDiscrete: with 4 steps: ",
+        "step 1 would go from 1 to 1"}},
       {"manifest",
        {},
        [](const std::filesystem::path& directory) {

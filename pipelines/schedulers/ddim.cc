@@ -119,7 +119,7 @@ class Ddim : public NoiseScheduler {
     return {1, static_cast<int>(options_.spacing.num_train_timesteps)};
   }
 
-  absl::StatusOr<std::unique_ptr<NoiseSchedule>> make_schedule(
+  absl::StatusOr<std::unique_ptr<NoiseSchedule>> compute_schedule(
       const NoiseScheduleOptions& request) const override {
     const int64_t train_steps = options_.spacing.num_train_timesteps;
     const int n = request.num_inference_steps;

@@ -160,7 +160,7 @@ class DpmSolverMultistep : public NoiseScheduler {
     return {1, static_cast<int>(last_timestep_) - 1};
   }
 
-  absl::StatusOr<std::unique_ptr<NoiseSchedule>> make_schedule(
+  absl::StatusOr<std::unique_ptr<NoiseSchedule>> compute_schedule(
       const NoiseScheduleOptions& request) const override {
     const int n = request.num_inference_steps;
     if (!request.sigmas.empty()) {
@@ -172,10 +172,12 @@ class DpmSolverMultistep : public NoiseScheduler {
           absl::StrCat("num_inference_steps is ", n, "; ", name(),
                        " makes 1 to ", step_range().max));
     }
-    ASSIGN_OR_RETURN(const double mu,
-                     options_.multistep.flow_shift.mu(request.image_seq_len));
+    ASSIGN_OR_RETURN(const double mu, options_.multistep.flow_shift.mu(
+                                          request.mu, request.image_seq_len,
+                                          static_cast<int>(n)));
     const MultistepGrid grid = make_grid(n, mu);
-    RETURN_IF_ERROR(check_levels(name(), options_.multistep, grid.levels()));
+    RETURN_IF_ERROR(
+        check_flow_levels(name(), options_.multistep, grid.levels()));
     return std::make_unique<DpmSolverSchedule>(grid.model_timesteps(),
                                                grid.levels(), options_);
   }

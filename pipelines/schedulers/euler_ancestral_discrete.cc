@@ -74,7 +74,7 @@ class EulerAncestralDiscrete : public NoiseScheduler {
     return {1, static_cast<int>(spacing_.num_train_timesteps)};
   }
 
-  absl::StatusOr<std::unique_ptr<NoiseSchedule>> make_schedule(
+  absl::StatusOr<std::unique_ptr<NoiseSchedule>> compute_schedule(
       const NoiseScheduleOptions& request) const override {
     const int n = request.num_inference_steps;
     if (!request.sigmas.empty()) {

@@ -103,7 +103,7 @@ class EulerDiscrete : public NoiseScheduler {
     return {1, static_cast<int>(options_.betas.num_train_timesteps)};
   }
 
-  absl::StatusOr<std::unique_ptr<NoiseSchedule>> make_schedule(
+  absl::StatusOr<std::unique_ptr<NoiseSchedule>> compute_schedule(
       const NoiseScheduleOptions& request) const override {
     Grid grid;
     if (!request.sigmas.empty()) {
@@ -122,16 +122,6 @@ class EulerDiscrete : public NoiseScheduler {
       grid = own_grid(n);
     }
     std::vector<float> sigmas(grid.sigmas.begin(), grid.sigmas.end());
-    for (size_t i = 0; i < sigmas.size(); ++i) {
-      const bool is_last = i + 1 == sigmas.size();
-      if (std::isfinite(sigmas[i]) && sigmas[i] >= 0 &&
-          (is_last || sigmas[i] > 0)) {
-        continue;
-      }
-      return absl::InvalidArgumentError(
-          absl::StrCat("EulerDiscrete has the noise level ", sigmas[i],
-                       " at step ", i, "; it must be positive and finite"));
-    }
     return std::make_unique<EulerSchedule>(model_timesteps(grid, sigmas),
                                            sigmas, init_noise_sigma(sigmas),
                                            options_.prediction);

@@ -1,6 +1,6 @@
 #include "pipelines/schedulers/flow_match_euler_discrete.h"
 
-#include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,7 +8,6 @@
 #include "ATen/TensorOperators.h"
 #include "ATen/ops/scalar_tensor.h"
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "pipelines/schedulers/flow_shift.h"
 #include "pipelines/schedulers/sigma_grids.h"
 #include "platform/base/status_macros.h"
@@ -64,6 +63,14 @@ class FlowMatchEulerDiscrete : public NoiseScheduler {
   bool needs_image_seq_len() const override {
     return options_.shift.use_dynamic_shifting;
   }
+  std::optional<FlowTraits> flow_traits() const override {
+    FlowTraits traits;
+    traits.num_train_timesteps = options_.num_train_timesteps;
+    traits.inverts_sigmas = options_.invert_sigmas;
+    traits.has_linear_time_shift = options_.shift.linear_time_shift;
+    traits.takes_timesteps = true;
+    return traits;
+  }
 
   // The one level of a single step is 1, which cannot be stretched to the
   // terminal one.
@@ -73,27 +80,30 @@ class FlowMatchEulerDiscrete : public NoiseScheduler {
     return range;
   }
 
-  absl::StatusOr<std::unique_ptr<NoiseSchedule>> make_schedule(
+  absl::StatusOr<std::unique_ptr<NoiseSchedule>> compute_schedule(
       const NoiseScheduleOptions& request) const override {
     if (request.sigmas.empty() && request.num_inference_steps < 1) {
       return absl::InvalidArgumentError("num_inference_steps is less than 1");
     }
-    ASSIGN_OR_RETURN(const double mu, options_.shift.mu(request.image_seq_len));
-    const std::vector<double> levels = compute_levels(request, mu);
+    const int steps = request.sigmas.empty()
+                          ? request.num_inference_steps
+                          : static_cast<int>(request.sigmas.size());
+    ASSIGN_OR_RETURN(
+        const double mu,
+        options_.shift.mu(request.mu, request.image_seq_len, steps));
     const float train_steps = static_cast<float>(options_.num_train_timesteps);
     std::vector<float> sigmas;
     std::vector<float> timesteps;
-    for (double level : levels) {
+    for (double level : compute_levels(request, mu)) {
       const float sigma = static_cast<float>(level);
-      if (!std::isfinite(sigma) || sigma < 0) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "FlowMatchEulerDiscrete has no valid noise levels for ",
-            levels.size(), " step(s) with these settings"));
-      }
       sigmas.push_back(options_.invert_sigmas ? 1 - sigma : sigma);
       timesteps.push_back(sigmas.back() * train_steps);
     }
     sigmas.push_back(options_.invert_sigmas ? 1.0f : 0.0f);
+    // diffusers has no use for them where it inverts.
+    if (!request.timesteps.empty() && !options_.invert_sigmas) {
+      timesteps.assign(request.timesteps.begin(), request.timesteps.end());
+    }
     return std::make_unique<FlowMatchSchedule>(std::move(timesteps),
                                                std::move(sigmas));
   }

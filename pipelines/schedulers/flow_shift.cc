@@ -6,14 +6,15 @@
 
 namespace ferry {
 
-absl::StatusOr<double> FlowShift::mu(
-    std::optional<int64_t> image_seq_len) const {
+absl::StatusOr<double> FlowShift::mu(const MuRule& rule,
+                                     std::optional<int64_t> image_seq_len,
+                                     int steps) const {
   if (!use_dynamic_shifting) return 0.0;
-  if (!image_seq_len.has_value()) {
+  if (!image_seq_len.has_value() && rule.kind != MuKind::kFixed) {
     return absl::InvalidArgumentError(
         "dynamic shifting needs the number of image tokens");
   }
-  return calculate_shift(dynamic_shift, *image_seq_len);
+  return compute_mu(rule, dynamic_shift, image_seq_len.value_or(0), steps);
 }
 
 template <typename T>

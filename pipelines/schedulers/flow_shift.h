@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "pipelines/schedulers/mu.h"
 #include "pipelines/schedulers/scheduler_config.h"
-#include "pipelines/schedulers/sigma_grids.h"
 
 namespace ferry {
 
@@ -21,9 +21,11 @@ struct FlowShift {
   // The lowest level, to which all are stretched. 0: they are not.
   double shift_terminal = 0;
 
-  // mu for an image of so many tokens; 0 without dynamic shifting.
-  // INVALID_ARGUMENT if the number is needed and missing.
-  absl::StatusOr<double> mu(std::optional<int64_t> image_seq_len) const;
+  // mu for an image of so many tokens and so many steps; 0 without dynamic
+  // shifting. INVALID_ARGUMENT if the number of tokens is needed and missing.
+  absl::StatusOr<double> mu(const MuRule& rule,
+                            std::optional<int64_t> image_seq_len,
+                            int steps) const;
 
   // Shifts falling levels and stretches them. T is the type in which diffusers
   // computes: double for its own grids, float for custom levels of

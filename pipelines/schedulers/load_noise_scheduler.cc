@@ -41,6 +41,10 @@ constexpr Entry kNoiseSchedulers[] = {
 
 absl::StatusOr<std::unique_ptr<NoiseScheduler>> make_noise_scheduler(
     SchedulerConfig config) {
+  if (config.class_name().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(config.origin(), ": has no _class_name (a string)"));
+  }
   std::vector<std::string> names;
   for (const Entry& entry : kNoiseSchedulers) {
     if (config.class_name() == entry.class_name) {

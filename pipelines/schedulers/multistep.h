@@ -55,12 +55,11 @@ struct MultistepGrid {
 MultistepGrid spaced_grid(const MultistepOptions& options,
                           const TrainingSigmas& training, int n);
 
-// INVALID_ARGUMENT, which names the two steps, unless levels are finite,
-// positive and fall; the last may be anything that is not negative. With
-// use_flow_sigmas they must be less than 1.
-absl::Status check_levels(absl::string_view scheduler,
-                          const MultistepOptions& options,
-                          const std::vector<float>& levels);
+// INVALID_ARGUMENT, which names the step, unless all levels of rectified flow
+// are less than 1: the solvers take logarithms of the rest.
+absl::Status check_flow_levels(absl::string_view scheduler,
+                               const MultistepOptions& options,
+                               const std::vector<float>& levels);
 
 // One noise level as the solvers see it: a sample is alpha * image +
 // sigma * noise, lambda is log(alpha / sigma). float32 tensors without

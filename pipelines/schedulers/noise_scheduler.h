@@ -9,6 +9,7 @@
 
 #include "ATen/core/Tensor.h"
 #include "absl/status/statusor.h"
+#include "pipelines/schedulers/mu.h"
 #include "pipelines/schedulers/noise_source.h"
 #include "pipelines/schedulers/prediction.h"
 
@@ -33,9 +34,14 @@ struct NoiseScheduleOptions {
   // Image tokens of the transformer, from which dynamic shifting computes mu.
   // Required by a scheduler whose needs_image_seq_len() is true.
   std::optional<int64_t> image_seq_len;
+  // How dynamic shifting gets from there to mu.
+  MuRule mu;
   // Custom noise levels, falling, in place of the scheduler's own grid; see
   // CustomSigmas.
   std::vector<double> sigmas;
+  // What the model is told at each of them. Empty: what follows from the
+  // shifted levels. For a scheduler with FlowTraits::takes_timesteps.
+  std::vector<double> timesteps;
 };
 
 // The noise levels of one generation and the state of its sampler.
@@ -89,6 +95,18 @@ struct StepRange {
   int max = std::numeric_limits<int>::max();
 };
 
+// What a NoiseScheduler of rectified flow says of the levels that a pipeline
+// may hand to it.
+struct FlowTraits {
+  int64_t num_train_timesteps = 1000;
+  // The model sees 1 - level, so that levels rise.
+  bool inverts_sigmas = false;
+  // Dynamic shifting multiplies by mu instead of exp(mu).
+  bool has_linear_time_shift = false;
+  // It can be told timesteps beside the levels.
+  bool takes_timesteps = false;
+};
+
 // A sampler: how noise becomes an image. diffusers calls it a scheduler;
 // here a scheduler is what puts requests in order.
 //
@@ -106,8 +124,19 @@ class NoiseScheduler {
   // Other numbers of steps are errors of make_schedule(), as may be some
   // within, for which the options leave no grid of falling levels.
   virtual StepRange step_range() const = 0;
-  // Computes the noise levels of a generation. Errors are INVALID_ARGUMENT.
-  virtual absl::StatusOr<std::unique_ptr<NoiseSchedule>> make_schedule(
+  // Set by those with CustomSigmas::kPerStep.
+  virtual std::optional<FlowTraits> flow_traits() const { return std::nullopt; }
+
+  // Computes the noise levels of a generation: they fall (or rise, where they
+  // are inverted), so that every step has a length. The last step of the
+  // scheduler's own grid may have none, where its options let the levels end
+  // above 0. Errors are INVALID_ARGUMENT and name the step.
+  absl::StatusOr<std::unique_ptr<NoiseSchedule>> make_schedule(
+      const NoiseScheduleOptions& options) const;
+
+ protected:
+  // Does the work of make_schedule(), which checks what comes out.
+  virtual absl::StatusOr<std::unique_ptr<NoiseSchedule>> compute_schedule(
       const NoiseScheduleOptions& options) const = 0;
 };
 

@@ -8,7 +8,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
+#include "pipelines/json/strict_json.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {
@@ -64,22 +66,29 @@ constexpr const char* kCompatibleOptions[] = {
     "variance_type",
 };
 
-constexpr char kMinusInfinity[] = "-Infinity";
+// What Python writes for minus infinity, and what stands for it in what was
+// read: no string of a file is this by accident.
+constexpr absl::string_view kMinusInfinity = "-Infinity";
+constexpr absl::string_view kQuotedInfinity = "\"\\u0000-Infinity\"";
+const std::string kInfinityValue = std::string(1, '\0') + "-Infinity";
+
+// Far deeper than any option nests.
+constexpr int kDepth = 64;
 
 absl::Status config_error(absl::string_view origin, absl::string_view problem) {
   return absl::InvalidArgumentError(absl::StrCat(origin, ": ", problem));
 }
 
 // Python writes -Infinity, which is not JSON: makes it a string.
-std::string quote_infinities(const std::string& text) {
+std::string quote_infinities(absl::string_view text) {
   std::string quoted;
   bool in_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const bool escaped = in_string && text[i] == '\\' && i + 1 < text.size();
     if (text[i] == '"') in_string = !in_string;
-    if (!in_string && absl::StartsWith(text.substr(i, 9), kMinusInfinity)) {
-      absl::StrAppend(&quoted, "\"", kMinusInfinity, "\"");
-      i += 8;
+    if (!in_string && absl::StartsWith(text.substr(i), kMinusInfinity)) {
+      absl::StrAppend(&quoted, kQuotedInfinity);
+      i += kMinusInfinity.size() - 1;
       continue;
     }
     quoted += text[i];
@@ -88,36 +97,50 @@ std::string quote_infinities(const std::string& text) {
   return quoted;
 }
 
-// Parses one object. `duplicate` gets a key that stands there twice.
-nlohmann::json parse_keys(const std::string& text, std::string* duplicate) {
-  std::set<std::string> keys;
-  const auto on_event = [&](int depth, nlohmann::json::parse_event_t event,
-                            nlohmann::json& value) {
-    if (depth == 1 && event == nlohmann::json::parse_event_t::key) {
-      const std::string& key = value.get_ref<const std::string&>();
-      if (!keys.insert(key).second) *duplicate = key;
-    }
-    return true;
-  };
-  return nlohmann::json::parse(quote_infinities(text), on_event,
-                               /*allow_exceptions=*/false);
-}
-
 absl::StatusOr<nlohmann::json> parse_object(const std::string& text,
                                             absl::string_view origin) {
-  std::string duplicate;
-  nlohmann::json values = parse_keys(text, &duplicate);
-  if (values.is_discarded() || !values.is_object()) {
-    return config_error(origin, "is not a JSON object");
+  auto values = parse_strict_json(quote_infinities(text), kDepth);
+  if (values.ok()) return values;
+  return config_error(origin, values.status().message());
+}
+
+// diffusers writes the keys down that were not set when it saved a file, and
+// takes the defaults of the class that it makes for them.
+void drop_unset_keys(nlohmann::json* values) {
+  const auto found = values->find("_use_default_values");
+  if (found == values->end() || !found->is_array()) return;
+  for (const nlohmann::json& key : nlohmann::json(*found)) {
+    if (key.is_string()) values->erase(key.get<std::string>());
   }
-  if (!duplicate.empty()) {
-    return config_error(origin,
-                        absl::StrCat("has the key ", duplicate, " twice"));
+}
+
+// The value as an integer, also where Python wrote 1000.0 for it.
+std::optional<int64_t> to_int64(const nlohmann::json& value) {
+  constexpr double kLimit = 9007199254740992.0;  // 2^53
+  if (value.is_number_float()) {
+    const double number = value.get<double>();
+    if (number != std::trunc(number) || std::abs(number) > kLimit) {
+      return std::nullopt;
+    }
+    return static_cast<int64_t>(number);
   }
-  return values;
+  if (!value.is_number_integer()) return std::nullopt;
+  if (value.is_number_unsigned() &&
+      value.get<uint64_t>() >
+          static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    return std::nullopt;
+  }
+  return value.get<int64_t>();
 }
 
 }  // namespace
+
+std::string resolve_class_name(absl::string_view written) {
+  for (absl::string_view prefix : {"FlashPack", "Flax"}) {
+    if (absl::ConsumePrefix(&written, prefix)) break;
+  }
+  return std::string(written);
+}
 
 absl::StatusOr<SchedulerConfig> SchedulerConfig::load(
     const std::filesystem::path& file) {
@@ -143,11 +166,14 @@ absl::StatusOr<SchedulerConfig> SchedulerConfig::parse(
   SchedulerConfig config;
   config.origin_ = file.string();
   ASSIGN_OR_RETURN(nlohmann::json values, parse_object(text, config.origin_));
-  const auto class_name = values.find("_class_name");
-  if (class_name == values.end() || !class_name->is_string()) {
-    return config_error(config.origin_, "has no _class_name (a string)");
+  if (const auto found = values.find("_class_name"); found != values.end()) {
+    if (!found->is_string()) {
+      return config_error(config.origin_, "_class_name must be a string");
+    }
+    config.written_class_name_ = found->get<std::string>();
+    config.class_name_ = resolve_class_name(config.written_class_name_);
   }
-  config.class_name_ = class_name->get<std::string>();
+  drop_unset_keys(&values);
   config.values_ = std::make_shared<const nlohmann::json>(std::move(values));
   return config;
 }
@@ -183,9 +209,16 @@ void SchedulerConfig::add_error(absl::string_view key,
   errors_.push_back(absl::StrCat(key, " ", problem));
 }
 
+const nlohmann::json* SchedulerConfig::find_set(const char* key) {
+  const nlohmann::json* const value = find(key);
+  return value == nullptr || value->is_null() ? nullptr : value;
+}
+
 bool SchedulerConfig::get_bool(const char* key, bool fallback) {
   const nlohmann::json* value = find(key);
   if (value == nullptr) return fallback;
+  // In Python None is as good as False.
+  if (value->is_null()) return false;
   if (!value->is_boolean()) {
     add_error(key, "must be true or false");
     return fallback;
@@ -195,28 +228,23 @@ bool SchedulerConfig::get_bool(const char* key, bool fallback) {
 
 int64_t SchedulerConfig::get_int(const char* key, int64_t fallback, int64_t min,
                                  int64_t max) {
-  const nlohmann::json* value = find(key);
+  const nlohmann::json* value = find_set(key);
   if (value == nullptr) return fallback;
-  const bool fits_int64 =
-      value->is_number_integer() &&
-      (!value->is_number_unsigned() ||
-       value->get<uint64_t>() <=
-           static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
-  if (!fits_int64 || value->get<int64_t>() < min ||
-      value->get<int64_t>() > max) {
+  const std::optional<int64_t> number = to_int64(*value);
+  if (!number.has_value() || *number < min || *number > max) {
     add_error(key, absl::StrCat("must be an integer from ", min, " to ", max));
     return fallback;
   }
-  return value->get<int64_t>();
+  return *number;
 }
 
 double SchedulerConfig::get_double(const char* key, double fallback, double min,
                                    double max) {
-  const nlohmann::json* value = find(key);
+  const nlohmann::json* value = find_set(key);
   if (value == nullptr) return fallback;
   // `!(>=)` also catches what is no number at all.
   const double number = value->is_number()         ? value->get<double>()
-                        : *value == kMinusInfinity ? -INFINITY
+                        : *value == kInfinityValue ? -INFINITY
                                                    : NAN;
   if (!(number >= min && number <= max)) {
     const bool bounded = min > std::numeric_limits<double>::lowest();
@@ -233,19 +261,19 @@ double SchedulerConfig::get_double(const char* key, double fallback, double min,
 std::optional<double> SchedulerConfig::get_optional_double(const char* key,
                                                            double min,
                                                            double max) {
-  const nlohmann::json* value = find(key);
-  if (value == nullptr || value->is_null()) return std::nullopt;
+  if (find_set(key) == nullptr) return std::nullopt;
   return get_double(key, 0, min, max);
 }
 
 std::vector<int64_t> SchedulerConfig::get_int_list(const char* key) {
-  const nlohmann::json* list = find(key);
+  const nlohmann::json* list = find_set(key);
   std::vector<int64_t> values;
   if (list == nullptr) return values;
   bool valid = list->is_array();
   for (const nlohmann::json& value : *list) {
-    valid = valid && value.is_number_integer();
-    if (valid) values.push_back(value.get<int64_t>());
+    const std::optional<int64_t> number = to_int64(value);
+    valid = valid && number.has_value();
+    if (valid) values.push_back(*number);
   }
   if (!valid) add_error(key, "must be a list of whole numbers");
   return values;
@@ -254,7 +282,7 @@ std::vector<int64_t> SchedulerConfig::get_int_list(const char* key) {
 std::string SchedulerConfig::get_choice(
     const char* key, const char* fallback,
     const std::vector<absl::string_view>& choices) {
-  const nlohmann::json* value = find(key);
+  const nlohmann::json* value = find_set(key);
   if (value == nullptr) return fallback;
   if (value->is_string()) {
     const std::string& text = value->get_ref<const std::string&>();

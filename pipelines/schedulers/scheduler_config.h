@@ -16,13 +16,19 @@
 
 namespace ferry {
 
+// The class that diffusers makes for a name in one of its files: names of its
+// Flax classes (FlaxDDIMScheduler) stand for those of PyTorch, and FlashPack is
+// a way to store weights.
+std::string resolve_class_name(absl::string_view written);
+
 // Reads the keys of a scheduler_config.json, strictly.
 //
-// A getter returns the key's value, or `fallback` when the key is absent; a
-// value of a wrong type or out of range is remembered as an error, and the
-// fallback returned. finish() then reports every error at once, and every key
-// that nobody asked for: an option is never ignored. Keys that start with an
-// underscore are diffusers' own notes, and are.
+// A getter returns the key's value, or `fallback` when the key is absent or
+// null; a value of a wrong type or out of range is remembered as an error, and
+// the fallback returned. finish() then reports every error at once, and every
+// key that nobody asked for: an option is never ignored. Keys that start with
+// an underscore are diffusers' own notes, and are; those that
+// `_use_default_values` lists are absent.
 //
 // A configuration for another class can be derived from a file, as diffusers'
 // from_config does.
@@ -44,16 +50,20 @@ class SchedulerConfig {
                                          const std::string& options,
                                          const std::string& origin) const;
 
+  // Resolved; empty when the file has no _class_name.
   const std::string& class_name() const { return class_name_; }
+  // As the file has it.
+  const std::string& written_class_name() const { return written_class_name_; }
   // What errors start with: the file, or where it was derived.
   const std::string& origin() const { return origin_; }
 
+  // Null is false, as in Python.
   bool get_bool(const char* key, bool fallback);
+  // Takes 1000.0 for 1000.
   int64_t get_int(const char* key, int64_t fallback, int64_t min, int64_t max);
   double get_double(const char* key, double fallback,
                     double min = std::numeric_limits<double>::lowest(),
                     double max = std::numeric_limits<double>::max());
-  // Null counts as absent.
   std::optional<double> get_optional_double(
       const char* key, double min = std::numeric_limits<double>::lowest(),
       double max = std::numeric_limits<double>::max());
@@ -81,11 +91,14 @@ class SchedulerConfig {
 
   // Returns the key's value or nullptr, and marks the key as known.
   const nlohmann::json* find(const char* key);
+  // The same, and nullptr for null.
+  const nlohmann::json* find_set(const char* key);
 
   std::string origin_;
   // Never null, once loaded or derived.
   std::shared_ptr<const nlohmann::json> values_;
   std::string class_name_;
+  std::string written_class_name_;
   // Keys that may stay unread.
   std::set<std::string> known_;
   std::vector<std::string> errors_;

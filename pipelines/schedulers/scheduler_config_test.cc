@@ -3,8 +3,10 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -20,7 +22,7 @@ using ::testing::Not;
 std::filesystem::path write_config(const std::string& text) {
   const std::filesystem::path file =
       std::filesystem::path(testing::TempDir()) / "scheduler_config_test.json";
-  std::ofstream(file) << text;
+  std::ofstream(file, std::ios::binary) << text;
   return file;
 }
 
@@ -50,7 +52,7 @@ TEST(SchedulerConfigTest, RefusesBadFiles) {
       HasSubstr("1 MiB"));
   EXPECT_THAT(
       std::string(load_flow(", \"shift\": 1, \"shift\": 3").status().message()),
-      HasSubstr("shift twice"));
+      HasSubstr("\"shift\" twice"));
 }
 
 TEST(SchedulerConfigTest, RefusesUnknownClassesAndSaysWhichThereAre) {
@@ -134,9 +136,84 @@ TEST(SchedulerConfigTest, DerivedOptionsAreChecked) {
   // The file may have it, whoever asks for it means something by it.
   EXPECT_THAT(error(R"({"invert_sigmas": false})"),
               HasSubstr("invert_sigmas is no option"));
-  EXPECT_THAT(error("{"), HasSubstr("choices[0] options: is not a JSON"));
-  EXPECT_THAT(error("[]"), HasSubstr("is not a JSON object"));
-  EXPECT_THAT(error(R"({"shift": 1, "shift": 2})"), HasSubstr("shift twice"));
+  EXPECT_THAT(error("{"), HasSubstr("choices[0] options: is no JSON"));
+  EXPECT_THAT(error("[]"), HasSubstr("is no JSON object"));
+  EXPECT_THAT(error(R"({"shift": 1, "shift": 2})"),
+              HasSubstr("\"shift\" twice"));
+}
+
+TEST(SchedulerConfigTest, ReadsNumbersAsPythonDoes) {
+  const auto value = [](const std::string& text) {
+    auto config = SchedulerConfig::parse("{\"n\": " + text + "}", "file");
+    EXPECT_TRUE(config.ok()) << config.status();
+    const int64_t number = config->get_int("n", 7, 1, 5000);
+    return config->finish().ok() ? number : -1;
+  };
+  EXPECT_EQ(value("1000"), 1000);
+  EXPECT_EQ(value("1000.0"), 1000);
+  EXPECT_EQ(value("1e3"), 1000);
+  EXPECT_EQ(value("null"), 7);
+  for (const char* text : {"1000.5", "5001.0", "1e300", "-1.0", "\"1000\"",
+                           "true", "[1000]", "-Infinity"}) {
+    EXPECT_EQ(value(text), -1) << text;
+  }
+  auto config =
+      SchedulerConfig::parse(R"({"steps": [0.0, 2], "none": null})", "file");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->get_int_list("steps"), (std::vector<int64_t>{0, 2}));
+  EXPECT_TRUE(config->get_int_list("none").empty());
+}
+
+TEST(SchedulerConfigTest, NullIsAnUnsetOptionAndNoSwitch) {
+  auto config = SchedulerConfig::parse(
+      R"({"on": null, "number": null, "choice": null, "refused": null})",
+      "file");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_FALSE(config->get_bool("on", true));
+  EXPECT_EQ(config->get_double("number", 1.5), 1.5);
+  EXPECT_EQ(config->get_optional_double("number"), std::nullopt);
+  EXPECT_EQ(config->get_choice("choice", "b", {"a", "b"}), "b");
+  config->refuse("refused");
+  EXPECT_TRUE(config->finish().ok()) << config->finish();
+  EXPECT_TRUE(load_flow(R"(, "shift": null, "num_train_timesteps": 1000.0,
+                          "time_shift_type": null, "shift_terminal": null)")
+                  .ok());
+}
+
+TEST(SchedulerConfigTest, KeysThatWereNotSetAreAbsent) {
+  const auto scheduler = load_flow(
+      R"(, "use_dynamic_shifting": true, "shift": "seven", "mystery": 1,
+         "_use_default_values": ["shift", "mystery", "absent"])");
+  ASSERT_TRUE(scheduler.ok()) << scheduler.status();
+  EXPECT_TRUE((*scheduler)->needs_image_seq_len());
+}
+
+TEST(SchedulerConfigTest, NothingStandsBehindTheObjectOrBeforeIt) {
+  const std::string object = R"({"_class_name": "DDIMScheduler"})";
+  EXPECT_TRUE(load(object + " \r\n\t").ok());
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {object + std::string(1, '\0'), "is no JSON from byte 33 on"},
+      {object + std::string("\0, \"clip_sample\": false", 24),
+       "is no JSON from byte 33 on"},
+      {object + object, "is no JSON from byte"},
+      {object + "NaN", "is no JSON from byte"},
+      {"\xEF\xBB\xBF" + object, "begins with a byte order mark (BOM)"},
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:00\n",
+       "is a Git LFS pointer; fetch the file with git lfs pull"},
+      {"{\"_class_name\": \"\xFF\"}", "is no UTF-8"},
+  };
+  for (const auto& [text, told] : cases) {
+    const std::string message(load(text).status().message());
+    EXPECT_THAT(message, HasSubstr("scheduler_config_test.json: "));
+    EXPECT_THAT(message, HasSubstr(told));
+  }
+}
+
+TEST(SchedulerConfigTest, ResolvesClassNames) {
+  EXPECT_EQ(resolve_class_name("DDIMScheduler"), "DDIMScheduler");
+  EXPECT_EQ(resolve_class_name("FlaxDDIMScheduler"), "DDIMScheduler");
+  EXPECT_EQ(resolve_class_name("FlashPackDDIMScheduler"), "DDIMScheduler");
+  EXPECT_EQ(resolve_class_name(""), "");
 }
 
 TEST(SchedulerConfigTest, MinusInfinityIsANumberOnlyWhereItMeansSomething) {

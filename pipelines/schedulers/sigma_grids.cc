@@ -13,10 +13,6 @@ std::vector<double> linspace(double start, double stop, int count) {
   return values;
 }
 
-std::vector<double> flow_pipeline_sigmas(int n) {
-  return linspace(1.0, 1.0 / n, n);
-}
-
 std::vector<double> karras_sigmas(double min, double max, int count) {
   constexpr double kRho = 7.0;
   const double min_root = std::pow(min, 1 / kRho);
@@ -32,15 +28,6 @@ std::vector<double> exponential_sigmas(double min, double max, int count) {
   std::vector<double> sigmas = linspace(std::log(max), std::log(min), count);
   for (double& sigma : sigmas) sigma = std::exp(sigma);
   return sigmas;
-}
-
-double calculate_shift(const DynamicShift& shift, int64_t image_seq_len) {
-  const double slope =
-      (shift.max_shift - shift.base_shift) /
-      static_cast<double>(shift.max_image_seq_len - shift.base_image_seq_len);
-  const double offset =
-      shift.base_shift - slope * static_cast<double>(shift.base_image_seq_len);
-  return static_cast<double>(image_seq_len) * slope + offset;
 }
 
 }  // namespace ferry

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -187,6 +188,12 @@ class UniPcMultistep : public NoiseScheduler {
   bool needs_image_seq_len() const override {
     return options_.multistep.flow_shift.use_dynamic_shifting;
   }
+  std::optional<FlowTraits> flow_traits() const override {
+    if (custom_sigmas() != CustomSigmas::kPerStep) return std::nullopt;
+    FlowTraits traits;
+    traits.num_train_timesteps = options_.multistep.betas.num_train_timesteps;
+    return traits;
+  }
   // One level cannot be stretched to the terminal one.
   StepRange step_range() const override {
     const bool stretches = options_.multistep.flow_shift.shift_terminal != 0;
@@ -194,7 +201,7 @@ class UniPcMultistep : public NoiseScheduler {
             static_cast<int>(options_.multistep.betas.num_train_timesteps) - 1};
   }
 
-  absl::StatusOr<std::unique_ptr<NoiseSchedule>> make_schedule(
+  absl::StatusOr<std::unique_ptr<NoiseSchedule>> compute_schedule(
       const NoiseScheduleOptions& request) const override {
     const bool is_custom = !request.sigmas.empty();
     if (is_custom && custom_sigmas() == CustomSigmas::kRefused) {
@@ -213,11 +220,13 @@ class UniPcMultistep : public NoiseScheduler {
       return absl::InvalidArgumentError(absl::StrCat(
           name(), " makes ", range.min, " to ", range.max, " steps"));
     }
-    ASSIGN_OR_RETURN(const double mu,
-                     options_.multistep.flow_shift.mu(request.image_seq_len));
+    ASSIGN_OR_RETURN(const double mu, options_.multistep.flow_shift.mu(
+                                          request.mu, request.image_seq_len,
+                                          static_cast<int>(n)));
     const MultistepGrid grid =
         make_grid(static_cast<int>(n), request.sigmas, mu);
-    RETURN_IF_ERROR(check_levels(name(), options_.multistep, grid.levels()));
+    RETURN_IF_ERROR(
+        check_flow_levels(name(), options_.multistep, grid.levels()));
     return std::make_unique<UniPcSchedule>(grid.model_timesteps(),
                                            grid.levels(), options_);
   }

@@ -1,12 +1,28 @@
 #include <string>
 
+#include "pipelines/model_index.h"
 #include "pipelines/schedulers/scheduler_config.h"
 #include "tests/fuzz/fuzz_targets.h"
 
 namespace ferry {
+namespace {
 
-// A package's scheduler_config.json, read as a NoiseScheduler does.
+void check_model_index(absl::string_view input) {
+  const auto index = ModelIndex::parse(input, "scheduler");
+  require(index.ok() || absl::IsInvalidArgument(index.status()),
+          "INVALID_ARGUMENT");
+  if (!index.ok() || index->scheduler_class.empty()) return;
+  require(resolve_class_name(index->scheduler_class).size() <=
+              index->scheduler_class.size(),
+          "a class is no longer than what names it");
+}
+
+}  // namespace
+
+// A package's scheduler_config.json, read as a NoiseScheduler does, and its
+// model_index.json.
 void fuzz_scheduler_config(absl::string_view input) {
+  check_model_index(input);
   auto config = SchedulerConfig::parse(std::string(input), "input");
   if (!config.ok()) {
     require(absl::IsInvalidArgument(config.status()), "INVALID_ARGUMENT");
