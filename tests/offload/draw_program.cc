@@ -46,7 +46,7 @@ class Drawer {
 
   RandomProgram draw() {
     draw_oddities();
-    program_.blocks = 2 + static_cast<int>(draws_.below(4));
+    program_.blocks = 2 + static_cast<int>(draws_.below(3));
     program_.classes.push_back(interface_class());
     program_.functions = helpers();
     ProgramClass root;
@@ -54,11 +54,11 @@ class Drawer {
     root.attributes = draw_attributes(2, false);
     add_stack("transformer", "T", true, &root);
     program_.dits = {"transformer"};
-    if (draws_.one_in(5)) {
+    if (draws_.one_in(8)) {
       add_stack("transformer_2", "U", true, &root);
       program_.dits.emplace_back("transformer_2");
     }
-    if (!draws_.one_in(4)) {
+    if (draws_.one_in(2)) {
       add_stack("text_encoder", "E", false, &root);
       program_.encoders = {"text_encoder"};
     }
@@ -84,7 +84,7 @@ class Drawer {
           static_cast<ProgramOddity>(draws_.below(kProgramOddities)));
       return;
     }
-    static constexpr int kPercent[kProgramOddities] = {50, 30, 35, 25, 20, 25,
+    static constexpr int kPercent[kProgramOddities] = {80, 30, 35, 25, 20, 25,
                                                        20, 25, 20, 12, 20};
     for (int i = 0; i < kProgramOddities; ++i) {
       if (draws_.percent(static_cast<size_t>(kPercent[i]))) {
@@ -196,7 +196,8 @@ class Drawer {
     if (!has(ProgramOddity::kHooks)) return;
     const std::string self = absl::StrCat("self: ", kModuleName, made->name);
     const ProgramScope scope = scope_of(*made, "self", inner);
-    if (draws_.percent(60)) {
+    const size_t which = draws_.below(3);
+    if (which != 1) {
       ProgramFunction before{
           absl::StrCat("def before(", self, ", input: Tuple[Tensor, Tensor]) ",
                        "-> Tuple[Tensor, Tensor]:"),
@@ -206,7 +207,7 @@ class Drawer {
       made->pre_hooks = {"before"};
       made->methods.push_back(std::move(before));
     }
-    if (draws_.percent(60)) {
+    if (which != 0) {
       ProgramFunction after{
           absl::StrCat("def after(", self, ", input: Tuple[Tensor, Tensor], ",
                        "output: Tuple[Tensor, Tensor]) -> ",
@@ -243,7 +244,7 @@ class Drawer {
         {fixed(absl::StrCat("x = torch.add(x, torch.mul(torch.tanh(torch.add("
                             "torch.matmul(torch.add(x, c), self.",
                             weight, "), self.", bias, ")), 0.5))"))}};
-    add_statements(scope, 3, &forward.body);
+    add_statements(scope, 2, &forward.body);
     if (has_inner) {
       forward.body.push_back({"x = (self.inner).forward(x)", false});
     }

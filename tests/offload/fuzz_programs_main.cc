@@ -15,6 +15,8 @@
 #include "absl/time/time.h"
 #include "pipelines/torchscript/torch_settings.h"
 #include "tests/offload/draw_program.h"
+#include "tests/offload/program_statistics.h"
+#include "tests/offload/random_program.h"
 #include "tests/offload/run_program.h"
 
 ABSL_FLAG(int, seconds, 20, "how long to run");
@@ -35,19 +37,17 @@ int fuzz_programs() {
   const absl::Time end =
       absl::Now() + absl::Seconds(absl::GetFlag(FLAGS_seconds));
   const bool keep_going = absl::GetFlag(FLAGS_keep_going);
-  int programs = 0;
+  ProgramStatistics drawn;
   int different = 0;
-  int refused = 0;
   // By oddities, of those that differ.
   std::map<std::string, int> found;
   const int most = absl::GetFlag(FLAGS_programs);
-  for (; absl::Now() < end && (most == 0 || programs < most); ++seed) {
+  for (; absl::Now() < end && (most == 0 || drawn.programs < most); ++seed) {
     const RandomProgram program = draw_program(seed);
     const ProgramReport report = check_program(program, !keep_going);
-    ++programs;
+    drawn.add(program, report);
     for (const PolicyResult& result : report.results) {
       if (result.outcome != PolicyResult::Outcome::kRefused) continue;
-      ++refused;
       std::printf("program %llu refused: %s\n",
                   static_cast<unsigned long long>(seed),
                   result.message.c_str());
@@ -61,8 +61,7 @@ int fuzz_programs() {
   for (const auto& [oddities, count] : found) {
     std::printf("differ: %4d  %s\n", count, oddities.c_str());
   }
-  std::printf("%d programs, %d refusals, %d differ\n", programs, refused,
-              different);
+  std::printf("%s\n%d differ\n", drawn.to_string().c_str(), different);
   return different == 0 ? 0 : 1;
 }
 

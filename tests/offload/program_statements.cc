@@ -238,11 +238,11 @@ void ProgramStatements::add_to_x(const Value& value) {
 
 void ProgramStatements::read(const ProgramScope& scope) {
   Value value = fetch(scope);
-  view(3, &value);
+  view(2, &value);
   make_float(&value);
   if (draws_.one_in(5)) (void)apply(overlapping_views(), &value);
   if (draws_.one_in(3)) (void)apply(silent_views(), &value);
-  for (size_t i = draws_.below(4); i > 0; --i) {
+  for (size_t i = draws_.below(3); i > 0; --i) {
     (void)apply(fresh_operators(), &value);
   }
   add_to_x(value);

@@ -146,9 +146,11 @@ std::string run_ranks_of(const RandomProgram& program,
 
 }  // namespace
 
-absl::StatusOr<ProgramBytes> run_resident(const RandomProgram& program) {
+absl::StatusOr<ProgramBytes> run_resident(
+    const RandomProgram& program, std::map<std::string, int>* operators) {
   torch::jit::Module root;
   RETURN_IF_ERROR(call_torch("load", [&] { root = load_program(program); }));
+  if (operators != nullptr) *operators = count_operators(root);
   ProgramBytes bytes;
   for (int g = 0; g < kProgramGenerations; ++g) {
     ASSIGN_OR_RETURN(const std::vector<at::Tensor> outputs,
@@ -289,7 +291,7 @@ std::vector<RankPolicy> draw_policies(const RandomProgram& program) {
 
 ProgramReport check_program(const RandomProgram& program, bool shrinks) {
   ProgramReport report;
-  const auto expected = run_resident(program);
+  const auto expected = run_resident(program, &report.operators);
   if (!expected.ok()) {
     report.message = absl::StrCat("program ", program.seed,
                                   " is no good: ", expected.status().ToString(),

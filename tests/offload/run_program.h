@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,10 @@ inline constexpr int kProgramGenerations = 3;
 
 // Without offloading, and without a trace of it in the program. An error: it is
 // no good program, or a number in what it gives is not finite.
-absl::StatusOr<ProgramBytes> run_resident(const RandomProgram& program);
+// Counts its operators, if `operators` is not null.
+absl::StatusOr<ProgramBytes> run_resident(
+    const RandomProgram& program,
+    std::map<std::string, int>* operators = nullptr);
 
 // How a program fares under a policy.
 struct PolicyResult {
@@ -57,6 +61,8 @@ RandomProgram shrink_program(
 // well.
 struct ProgramReport {
   std::string message;
+  // As count_operators() counts them.
+  std::map<std::string, int> operators;
   std::vector<RankPolicy> policies;
   std::vector<PolicyResult> results;
 };
