@@ -46,7 +46,7 @@ class Drawer {
 
   RandomProgram draw() {
     draw_oddities();
-    program_.blocks = 2 + static_cast<int>(draws_.below(3));
+    program_.blocks = 2 + static_cast<int>(draws_.below(2));
     program_.classes.push_back(interface_class());
     program_.functions = helpers();
     ProgramClass root;
@@ -175,7 +175,7 @@ class Drawer {
     made.attributes = draw_attributes(2, false);
     ProgramFunction forward{
         absl::StrCat("def forward(self, x: Tensor) -> Tensor:"), {}};
-    add_statements(scope_of(made, "self"), 2, &forward.body);
+    add_statements(scope_of(made, "self"), 1, &forward.body);
     forward.body.push_back(fixed("return x"));
     made.methods.push_back(std::move(forward));
     return made;
@@ -202,7 +202,7 @@ class Drawer {
           absl::StrCat("def before(", self, ", input: Tuple[Tensor, Tensor]) ",
                        "-> Tuple[Tensor, Tensor]:"),
           {fixed("x, c, = input")}};
-      add_statements(scope, 2, &before.body);
+      before.body.push_back(statements_.draw(scope));
       before.body.push_back(fixed("return (x, c)"));
       made->pre_hooks = {"before"};
       made->methods.push_back(std::move(before));
@@ -213,7 +213,7 @@ class Drawer {
                        "output: Tuple[Tensor, Tensor]) -> ",
                        "Tuple[Tensor, Tensor]:"),
           {fixed("x, v, = output")}};
-      add_statements(scope, 2, &after.body);
+      after.body.push_back(statements_.draw(scope));
       after.body.push_back(fixed("return (x, v)"));
       made->hooks = {"after"};
       made->methods.push_back(std::move(after));
@@ -249,7 +249,6 @@ class Drawer {
       forward.body.push_back({"x = (self.inner).forward(x)", false});
     }
     forward.body.push_back({"x = (self).mix(x)", false});
-    add_statements(scope, 1, &forward.body);
     forward.body.push_back(fixed("w = torch.mean(x)"));
     if (has(ProgramOddity::kReturnedViews)) {
       forward.body.push_back({statements_.draw_view(scope, "w"), false});
@@ -294,7 +293,6 @@ class Drawer {
         absl::StrCat("def run_", made.name, "(block: ", kModuleName, made.name,
                      ", x: Tensor, c: Tensor) -> Tuple[Tensor, Tensor]:"),
         {}};
-    add_statements(scope_of(made, "block"), 1, &run.body);
     run.body.push_back(fixed("x, v, = (block).forward(x, c)"));
     add_statements(scope_of(made, "block"), 1, &run.body);
     run.body.push_back(fixed("return (x, v)"));
@@ -380,7 +378,6 @@ class Drawer {
     const ProgramScope scope = scope_of(stack, "self");
     add_statements(scope, 1, &body);
     add_block_calls(types, through_interface, &body);
-    add_statements(scope, 1, &body);
     body.push_back(
         {"for v in views:\n  x = torch.add(x, torch.mul(torch.mean("
          "torch.to(v, 6)), 0.05))",
@@ -448,7 +445,7 @@ class Drawer {
     made.name = "Vae";
     made.attributes = draw_attributes(3, true);
     ProgramFunction forward{"def forward(self, x: Tensor) -> Tensor:", {}};
-    add_statements(scope_of(made, "self"), 3, &forward.body);
+    add_statements(scope_of(made, "self"), 2, &forward.body);
     forward.body.push_back(fixed(absl::StrCat("return torch.matmul(x, self.",
                                               made.attributes[0].name, ")")));
     made.methods.push_back(std::move(forward));
