@@ -127,7 +127,7 @@ class Loader {
     const c10::ScalarType type = scalar_type(attribute.dtype);
     const auto values = [&](at::IntArrayRef shape) {
       const at::Tensor drawn = at::randn(shape, generator_, at::kFloat) * 0.3;
-      return c10::isIntegralType(type, false) ? (drawn.abs() * 20).to(type)
+      return c10::isIntegralType(type, false) ? (drawn.abs() * 6).to(type)
                                               : drawn.to(type);
     };
     if (attribute.shape == 'S') return values({});

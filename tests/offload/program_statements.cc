@@ -253,7 +253,7 @@ void ProgramStatements::write_fresh(const ProgramScope& scope) {
   view(1, &value);
   make_float(&value);
   static const auto* const kCopies = new std::vector<std::string>{
-      "torch.clone", "torch.neg", "torch.sin", "torch.cos", "torch.exp"};
+      "torch.clone", "torch.neg", "torch.sin", "torch.cos", "torch.tanh"};
   value.name =
       assign(absl::StrCat(draws_.among(*kCopies), "(", value.name, ")"));
   view(2, &value);

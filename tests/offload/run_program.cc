@@ -144,6 +144,69 @@ std::string run_ranks_of(const RandomProgram& program,
   return "";
 }
 
+constexpr size_t kPolicyWays = 8;
+constexpr int kPolicyAmounts = 3;
+
+// A way to offload, and of how much: slots, memory, ranks. None where the
+// program has not what it needs, or where the amount makes no difference.
+std::optional<RankPolicy> make_policy(const RandomProgram& program, size_t way,
+                                      int amount) {
+  RankPolicy policy;
+  OmniDiffusionConfig config;
+  DiffusionOffloadConfig& compact = config.diffusion_offload_config.emplace();
+  const bool has_encoder = !program.encoders.empty();
+  compact.mode = "layer";
+  compact.components = std::vector<std::string>{"dit"};
+  if (has_encoder) compact.components->push_back("text_encoder");
+  if (way >= 5) policy.ranks = 1 + amount;
+  switch (way) {
+    case 0:
+      policy.streams_all = true;
+      policy.slots = 1 + amount;
+      policy.name = absl::StrCat("layer, slots ", *policy.slots);
+      break;
+    case 1:
+      // At least two are to be left.
+      if (program.blocks < 3 || amount > 0) return std::nullopt;
+      policy.name = "layer, one resident";
+      compact.layer_options = {{"dit", std::nullopt, 1}};
+      break;
+    case 2:
+      if (!has_encoder || amount > 0) return std::nullopt;
+      policy.name = "module";
+      compact.mode = "module";
+      if (!program.vaes.empty()) compact.components->push_back("vae");
+      break;
+    case 3:
+      compact.memory_budget_bytes = static_cast<int64_t>(3 + amount) << 14;
+      policy.name =
+          absl::StrCat("layer, budget ", *compact.memory_budget_bytes);
+      break;
+    case 4:
+      compact = DiffusionOffloadConfig();
+      compact.mode = "auto";
+      compact.headroom_bytes = 1024;
+      policy.memory_bytes = int64_t{1} << (15 + amount);
+      policy.name = absl::StrCat("auto, memory ", policy.memory_bytes);
+      break;
+    case 5:
+      if (policy.ranks == 1) return std::nullopt;
+      policy.name = absl::StrCat("layer, ranks ", policy.ranks);
+      break;
+    default:
+      if (policy.ranks == 1 || !program.is_in_order) return std::nullopt;
+      if (way == 7 && !has_encoder) return std::nullopt;
+      policy.name =
+          absl::StrCat(way == 6 ? "gathered DiTs" : "gathered encoder",
+                       ", ranks ", policy.ranks);
+      compact.layer_options = {
+          {way == 6 ? "dit" : "text_encoder", "allgather", std::nullopt}};
+  }
+  config.parallel_config.data_parallel_size = policy.ranks;
+  policy.config = *OffloadConfig::from_od_config(config);
+  return policy;
+}
+
 }  // namespace
 
 absl::StatusOr<ProgramBytes> run_resident(
@@ -222,67 +285,29 @@ RandomProgram shrink_program(
   return program;
 }
 
+std::vector<RankPolicy> all_policies(const RandomProgram& program) {
+  std::vector<RankPolicy> policies;
+  for (size_t way = 0; way < kPolicyWays; ++way) {
+    for (int amount = 0; amount < kPolicyAmounts; ++amount) {
+      std::optional<RankPolicy> policy = make_policy(program, way, amount);
+      if (policy) policies.push_back(*std::move(policy));
+    }
+  }
+  return policies;
+}
+
 std::vector<RankPolicy> draw_policies(const RandomProgram& program) {
   ProgramDraws draws(program.seed ^ 0x9e3779b97f4a7c15);
-  constexpr size_t kWays = 7;
-  const auto make = [&](size_t way) -> std::optional<RankPolicy> {
-    RankPolicy policy;
-    OmniDiffusionConfig config;
-    DiffusionOffloadConfig& compact = config.diffusion_offload_config.emplace();
-    const bool has_encoder = !program.encoders.empty();
-    compact.mode = "layer";
-    compact.components = std::vector<std::string>{"dit"};
-    if (has_encoder) compact.components->push_back("text_encoder");
-    switch (way) {
-      case 0:
-        policy.streams_all = true;
-        policy.slots = 1 + static_cast<int>(draws.below(3));
-        policy.name = absl::StrCat("layer, slots ", *policy.slots);
-        break;
-      case 1:
-        // At least two are to be left.
-        if (program.blocks < 3) return std::nullopt;
-        policy.name = "layer, one resident";
-        compact.layer_options = {{"dit", std::nullopt, 1}};
-        break;
-      case 2:
-        if (!has_encoder) return std::nullopt;
-        policy.name = "module";
-        compact.mode = "module";
-        if (!program.vaes.empty()) compact.components->push_back("vae");
-        break;
-      case 3:
-        policy.name = "layer, budget";
-        compact.memory_budget_bytes = static_cast<int64_t>(1 + draws.below(4))
-                                      << 14;
-        break;
-      case 4:
-        policy.name = "auto";
-        compact = DiffusionOffloadConfig();
-        compact.mode = "auto";
-        compact.headroom_bytes = 1024;
-        policy.memory_bytes = int64_t{1} << (15 + draws.below(3));
-        break;
-      default:
-        if (!program.is_in_order || !draws.one_in(3)) return std::nullopt;
-        if (way == 6 && !has_encoder) return std::nullopt;
-        policy.ranks = 2 + static_cast<int>(draws.below(2));
-        policy.name = absl::StrCat(
-            way == 5 ? "gathered DiTs, ranks " : "gathered encoder, ranks ",
-            policy.ranks);
-        compact.layer_options = {
-            {way == 5 ? "dit" : "text_encoder", "allgather", std::nullopt}};
-        config.parallel_config.data_parallel_size = policy.ranks;
-    }
-    policy.config = *OffloadConfig::from_od_config(config);
-    return policy;
-  };
   std::vector<RankPolicy> policies;
-  size_t first = kWays;
+  size_t first = kPolicyWays;
   while (policies.size() < 2) {
-    const size_t way = draws.below(kWays);
-    std::optional<RankPolicy> policy = way == first ? std::nullopt : make(way);
-    if (!policy) continue;
+    const size_t way = draws.below(kPolicyWays);
+    std::optional<RankPolicy> policy = make_policy(
+        program, way, static_cast<int>(draws.below(kPolicyAmounts)));
+    // Groups take longer.
+    const bool is_wanted =
+        policy && way != first && (policy->ranks == 1 || draws.one_in(3));
+    if (!is_wanted) continue;
     first = way;
     policies.push_back(*std::move(policy));
   }

@@ -12,6 +12,8 @@
 
 namespace ferry {
 
+// Every policy that suits a program, with one to three ranks.
+std::vector<RankPolicy> all_policies(const RandomProgram& program);
 // The policies that a seed's program is run by: two different ones.
 std::vector<RankPolicy> draw_policies(const RandomProgram& program);
 

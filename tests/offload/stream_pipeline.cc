@@ -14,8 +14,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "offload/module_discovery.h"
-#include "pipelines/torchscript/module_tree_reader.h"
 #include "offload/torch_status.h"
+#include "pipelines/torchscript/module_tree_reader.h"
 #include "platform/base/status_macros.h"
 #include "tests/offload/stream_model.h"
 
