@@ -75,6 +75,9 @@ absl::Status GatheredWeights::start() {
 
 absl::Status GatheredWeights::release() {
   RETURN_IF_ERROR(engine_->leave());
+  // The transport thread may have begun copies until it left. Only that nothing
+  // runs counts.
+  (void)device_.synchronize();
   while (!rings_.empty()) {
     auto& images = rings_.back().images;
     while (!images.empty()) {
