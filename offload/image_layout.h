@@ -12,16 +12,15 @@ namespace ferry {
 
 // Where the tensors of a group lie in one contiguous image.
 //
-// Each storage gives one segment: the bytes from the first to the last that a
-// tensor of the group uses, starting at a multiple of kImageAlignment, so that
-// kernels find tensors as well aligned as LibTorch's allocators place them.
-// Tensors keep their sizes, strides and aliases, and their distance from each
-// other.
+// Each storage is one segment, as a whole, starting at a multiple of
+// kImageAlignment, so that kernels find tensors as well aligned as LibTorch's
+// allocators place them. Tensors keep their sizes, strides, aliases and
+// offsets: programs may count from the start of a storage, as as_strided does.
 struct ImageLayout {
   struct Segment {
     // Whose bytes they are.
     const c10::StorageImpl* storage = nullptr;
-    // The first byte, and how many.
+    // All of them.
     const void* source = nullptr;
     int64_t bytes = 0;
     // In the image; a multiple of kImageAlignment.
@@ -31,7 +30,7 @@ struct ImageLayout {
   struct Place {
     // Of a tensor without elements: segments.size().
     size_t segment = 0;
-    // In elements from the segment's start.
+    // In elements from the segment's start, as in the storage that it had.
     int64_t storage_offset = 0;
   };
   // For each tensor.

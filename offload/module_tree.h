@@ -25,9 +25,6 @@ struct ModuleTensor {
   int64_t storage = -1;
   // Of the whole storage.
   int64_t storage_bytes = 0;
-  // What of it the tensor uses: from its first byte to behind its last.
-  int64_t begin = 0;
-  int64_t end = 0;
   // Elements times their size; more or less than storage_bytes for views.
   int64_t bytes = 0;
   bool is_parameter = false;

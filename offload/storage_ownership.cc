@@ -88,13 +88,10 @@ class Assigner {
       placement.storage = tensor.storage;
       placement.module = mover;
       placement.name = std::move(name);
+      placement.bytes = tensor.storage_bytes;
       plan_->storages.push_back(std::move(placement));
       users_.emplace_back();
-      ranges_.emplace_back(tensor.begin, tensor.end);
     }
-    auto& [begin, end] = ranges_[found->second];
-    begin = std::min(begin, tensor.begin);
-    end = std::max(end, tensor.end);
     users_[found->second].insert(mover);
     std::string& reason = plan_->storages[found->second].reason;
     if (reason.empty()) reason = tensor.resident_reason;
@@ -103,9 +100,6 @@ class Assigner {
   void settle(StoragePlacement* placement) {
     const size_t index = positions_.at(placement->storage);
     const std::set<size_t>& users = users_[index];
-    // As well aligned in an image as in the storage.
-    const auto [begin, end] = ranges_[index];
-    placement->bytes = end - begin / kImageAlignment * kImageAlignment;
     const auto mover = movers_.find(placement->module);
     if (users.size() > 1) {
       std::vector<std::string> names;
@@ -139,8 +133,6 @@ class Assigner {
   // Storage → its place in plan_->storages, and there its movers.
   std::map<int64_t, size_t> positions_;
   std::vector<std::set<size_t>> users_;
-  // What is used of it: the first byte, and the one behind the last.
-  std::vector<std::pair<int64_t, int64_t>> ranges_;
 };
 
 }  // namespace

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "offload/image_layout.h"
 #include "offload/torch_status.h"
 #include "platform/base/clock.h"
 #include "platform/base/status_macros.h"
@@ -133,11 +132,8 @@ void ToyModule::add_tensor(size_t module, const std::string& name,
     // The first tensor on a storage numbers it.
     entry.storage = std::find_if(tensors_.begin(), tensors_.end(), shares) -
                     tensors_.begin();
-    const auto item = static_cast<int64_t>(tensor.element_size());
     entry.storage_bytes = static_cast<int64_t>(tensor.storage().nbytes());
-    entry.begin = tensor.storage_offset() * item;
-    entry.end = entry.begin + span_bytes(tensor);
-    entry.bytes = tensor.numel() * item;
+    entry.bytes = static_cast<int64_t>(tensor.nbytes());
   }
   tree_.nodes[module].tensors.push_back(std::move(entry));
 }

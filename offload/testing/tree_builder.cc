@@ -62,7 +62,6 @@ void TreeBuilder::view(const std::string& path, int64_t storage,
   tensor.name = absl::StrCat("t", tensor.identity);
   tensor.storage = storage;
   tensor.storage_bytes = storages_[static_cast<size_t>(storage)];
-  tensor.end = tensor.storage_bytes;
   tensor.bytes = bytes;
   module(path).tensors.push_back(tensor);
 }

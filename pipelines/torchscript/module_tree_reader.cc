@@ -308,14 +308,8 @@ class Reader {
     entry.is_parameter = is_parameter;
     entry.resident_reason = reason;
     if (tensor.has_storage() && tensor.numel() > 0 && !tensor.is_meta()) {
-      const auto item = static_cast<int64_t>(tensor.dtype().itemsize());
       entry.storage = id_of(tensor.storage().unsafeGetStorageImpl());
       entry.storage_bytes = static_cast<int64_t>(tensor.storage().nbytes());
-      entry.begin = tensor.storage_offset() * item;
-      entry.end = entry.begin + item;
-      for (int64_t d = 0; d < tensor.dim(); ++d) {
-        entry.end += (tensor.size(d) - 1) * tensor.stride(d) * item;
-      }
     }
     node->tensors.push_back(std::move(entry));
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "pipelines/torchscript/operators/operator_facts.h"
 
 namespace ferry {
@@ -55,7 +56,40 @@ bool declares_write(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
 }
 
+// Without an offset as_strided takes the tensor's own.
+bool counts_from_the_storage(const torch::jit::Node& node) {
+  const c10::FunctionSchema& schema = node.schema();
+  if (schema.name() == "aten::storage_offset") return true;
+  if (!absl::StartsWith(schema.name(), "aten::as_strided")) return false;
+  const auto offset = schema.argumentIndexWithName("storage_offset");
+  return !offset || node.input(static_cast<size_t>(*offset))->type()->kind() !=
+                        c10::TypeKind::NoneType;
+}
+
 }  // namespace
+
+bool only_passes_values_on(const torch::jit::Node& node) {
+  switch (node.kind()) {
+    case c10::prim::ListConstruct:
+    case c10::prim::ListUnpack:
+    case c10::prim::TupleConstruct:
+    case c10::prim::TupleUnpack:
+    case c10::prim::TupleIndex:
+    case c10::prim::TupleSlice:
+    case c10::prim::DictConstruct:
+    case c10::prim::CreateObject:
+    case c10::prim::Uninitialized:
+    case c10::prim::isinstance:
+    case c10::prim::Print:
+    case c10::prim::RaiseException:
+      return true;
+    default:
+      break;
+  }
+  // prim::data, prim::unchecked_unwrap_optional, prim::device …
+  const c10::FunctionSchema* const schema = node.maybeSchema();
+  return node.kind().is_prim() && schema != nullptr && !schema->is_mutable();
+}
 
 std::optional<OperatorEffects> OperatorEffects::find(
     const torch::jit::Node& node) {
@@ -80,6 +114,7 @@ std::optional<OperatorEffects> OperatorEffects::find(
       mask_of(*schema, declares_write) != 0) {
     return std::nullopt;
   }
+  effects.sees_storage_ = counts_from_the_storage(node);
   return effects;
 }
 

@@ -8,6 +8,10 @@
 
 namespace ferry {
 
+// Whether the node only builds values and takes them apart: what comes out is
+// what goes in, or holds it, and nothing is written.
+bool only_passes_values_on(const torch::jit::Node& node);
+
 // What the operator of a node may do with the memory of its inputs: what its
 // schema says, and what calls have shown besides (operator_facts.h). Refers to
 // the node's schema.
@@ -27,6 +31,9 @@ class OperatorEffects {
   // Whether a list or dict among the arguments is changed, t[](a!), so that
   // the other arguments may be in it afterwards.
   bool fills_a_container() const;
+  // Whether the operator counts from the start of an argument's storage, beyond
+  // the bytes of the tensor: as_strided with an offset.
+  bool sees_storage() const { return sees_storage_; }
   // Whether the result may share memory with the argument, or hold it.
   bool may_return(size_t argument, size_t result) const;
 
@@ -38,6 +45,7 @@ class OperatorEffects {
   // Bit i stands for argument i, beyond what the schema says.
   uint64_t returned_ = 0;
   uint64_t written_ = 0;
+  bool sees_storage_ = false;
 };
 
 }  // namespace ferry

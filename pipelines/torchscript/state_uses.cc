@@ -49,31 +49,6 @@ const c10::Symbol& set_grad_enabled() {
   return kSymbol;
 }
 
-// Nodes that build values and take them apart: what comes out is what goes in,
-// or holds it, and nothing is written.
-bool only_passes_on(const Node& node) {
-  switch (node.kind()) {
-    case c10::prim::ListConstruct:
-    case c10::prim::ListUnpack:
-    case c10::prim::TupleConstruct:
-    case c10::prim::TupleUnpack:
-    case c10::prim::TupleIndex:
-    case c10::prim::TupleSlice:
-    case c10::prim::DictConstruct:
-    case c10::prim::CreateObject:
-    case c10::prim::Uninitialized:
-    case c10::prim::isinstance:
-    case c10::prim::Print:
-    case c10::prim::RaiseException:
-      return true;
-    default:
-      break;
-  }
-  // prim::data, prim::unchecked_unwrap_optional, prim::device …
-  const c10::FunctionSchema* const schema = node.maybeSchema();
-  return node.kind().is_prim() && schema != nullptr && !schema->is_mutable();
-}
-
 c10::ClassTypePtr class_of(const Value& value) {
   return value.type()->cast<c10::ClassType>();
 }
@@ -369,7 +344,7 @@ class Analysis {
       records_gradients_ = frame[node.input(0)].as_bool().value_or(true);
       return;
     }
-    if (only_passes_on(node)) {
+    if (only_passes_values_on(node)) {
       return set_outputs(node, frame, all_inputs(node, frame));
     }
     const std::optional<OperatorEffects> effects = OperatorEffects::find(node);
@@ -377,6 +352,12 @@ class Analysis {
     if (records_gradients_) {
       mark(all_inputs(node, frame).storages, StateUse::kShared,
            absl::StrCat("used while gradients are recorded, in ", place()));
+    }
+    if (effects->sees_storage()) {
+      // What a block returns is copied, and the copy lies elsewhere.
+      mark(all_inputs(node, frame).storages, StateUse::kShared,
+           absl::StrCat("used by ", node.kind().toQualString(), " in ", place(),
+                        ", which counts from the start of its storage"));
     }
     mark_written(node, *effects, frame);
     for (size_t o = 0; o < node.outputs().size(); ++o) {

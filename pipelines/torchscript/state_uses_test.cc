@@ -329,6 +329,23 @@ def encode(self, x):
   EXPECT_EQ(use_of(found, "a", "s"), "shared: read in denoise, outside of a");
 }
 
+TEST_F(StateUsesTest, WhatIsCountedFromTheStorageStaysThere) {
+  block(0).define(R"(
+def forward(self, x):
+    y = torch.as_strided(self.w, [2], [1]) + torch.as_strided(self.s, [2], [1], 1)
+    return x + y.sum() + self.list[0].storage_offset()
+)");
+  sources_ = {"def denoise(self, x):\n    return self.a.forward(x)\n"};
+  const StateUses found = uses();
+  EXPECT_EQ(use_of(found, "a", "w"), "read");
+  EXPECT_EQ(use_of(found, "a", "s"),
+            "shared: used by aten::as_strided in a.forward, which counts from "
+            "the start of its storage");
+  EXPECT_EQ(use_of(found, "a", "list"),
+            "shared: used by aten::storage_offset in a.forward, which counts "
+            "from the start of its storage");
+}
+
 TEST_F(StateUsesTest, AnOperatorThatIsNotKnownMayDoAnything) {
   static const torch::jit::RegisterOperators kRegistered({torch::jit::Operator(
       "ferry_test::mystery(Tensor x) -> Tensor",

@@ -20,7 +20,6 @@ void add_constant(const NamedTensor& constant, int64_t number,
   entry.identity = number;
   entry.storage = number;
   entry.storage_bytes = static_cast<int64_t>(tensor.storage().nbytes());
-  entry.end = entry.storage_bytes;
   entry.bytes = static_cast<int64_t>(tensor.nbytes());
   entry.resident_reason = "is a constant";
   tree->tensors.emplace(number, tensor);
