@@ -220,10 +220,12 @@ class ArgumentMaker {
     const size_t bracket = text.find('[');
     if (bracket == std::string::npos) return text;
     static const auto* const kTypes = new std::map<std::string, at::ScalarType>{
-        {"b", at::kBool},          {"i8", at::kChar},   {"u8", at::kByte},
-        {"i32", at::kInt},         {"i64", at::kLong},  {"f16", at::kHalf},
-        {"bf16", at::kBFloat16},   {"f32", at::kFloat}, {"f64", at::kDouble},
-        {"c64", at::kComplexFloat}};
+        {"b", at::kBool},          {"i8", at::kChar},
+        {"u8", at::kByte},         {"i32", at::kInt},
+        {"i64", at::kLong},        {"f16", at::kHalf},
+        {"bf16", at::kBFloat16},   {"f32", at::kFloat},
+        {"f64", at::kDouble},      {"c64", at::kComplexFloat},
+        {"f8", at::kFloat8_e4m3fn}};
     const auto dtype = kTypes->find(text.substr(0, bracket));
     std::vector<int64_t> sizes;
     for (const absl::string_view size :
