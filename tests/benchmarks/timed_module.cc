@@ -85,7 +85,6 @@ void TimedModule::add_tensor(size_t module, const std::string& name,
   entry.identity = static_cast<int64_t>(tensors_.size());
   entry.storage = entry.identity;
   entry.storage_bytes = bytes;
-  entry.end = bytes;
   entry.bytes = bytes;
   entry.is_parameter = true;
   tensors_.push_back(at::full({bytes}, 1, at::kByte));

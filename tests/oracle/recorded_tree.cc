@@ -111,7 +111,6 @@ class TreeReader {
     if (loaded) {
       tensor.storage = tensor.identity;
       tensor.storage_bytes = bytes;
-      tensor.end = bytes;
     }
     node->tensors.push_back(std::move(tensor));
   }
