@@ -46,7 +46,7 @@ class Drawer {
 
   RandomProgram draw() {
     draw_oddities();
-    program_.blocks = 2 + static_cast<int>(draws_.below(2));
+    program_.blocks = draws_.one_in(4) ? 3 : 2;
     program_.classes.push_back(interface_class());
     program_.functions = helpers();
     ProgramClass root;
@@ -54,15 +54,15 @@ class Drawer {
     root.attributes = draw_attributes(2, false);
     add_stack("transformer", "T", true, &root);
     program_.dits = {"transformer"};
-    if (draws_.one_in(8)) {
+    if (draws_.one_in(20)) {
       add_stack("transformer_2", "U", true, &root);
       program_.dits.emplace_back("transformer_2");
     }
-    if (draws_.one_in(2)) {
+    if (draws_.one_in(3)) {
       add_stack("text_encoder", "E", false, &root);
       program_.encoders = {"text_encoder"};
     }
-    if (draws_.one_in(2)) {
+    if (draws_.one_in(5)) {
       add_vae(&root);
       program_.vaes = {"vae"};
     }
@@ -228,7 +228,7 @@ class Drawer {
     const std::string weight = made.attributes[0].name;
     const std::string bias = made.attributes[1].name;
     add_stores(&made);
-    const bool has_inner = draws_.one_in(2);
+    const bool has_inner = draws_.one_in(3);
     ProgramClass inner;
     if (has_inner) {
       inner = draw_inner(absl::StrCat("Inner", name));
@@ -237,7 +237,7 @@ class Drawer {
     const ProgramClass* const inner_class = has_inner ? &inner : nullptr;
     const ProgramScope scope = scope_of(made, "self", inner_class);
     ProgramFunction mix{"def mix(self, x: Tensor) -> Tensor:", {}};
-    add_statements(scope, 1, &mix.body);
+    if (draws_.one_in(3)) add_statements(scope, 1, &mix.body);
     mix.body.push_back(fixed("return x"));
     ProgramFunction forward{
         "def forward(self, x: Tensor, c: Tensor) -> Tuple[Tensor, Tensor]:",
@@ -313,7 +313,7 @@ class Drawer {
   void add_stack(const std::string& name, const std::string& letter,
                  bool is_dit, ProgramClass* root) {
     std::vector<std::string> types = {absl::StrCat("Block", letter, "0")};
-    if (draws_.one_in(4)) types.push_back(absl::StrCat("Block", letter, "1"));
+    if (draws_.one_in(8)) types.push_back(absl::StrCat("Block", letter, "1"));
     for (const std::string& type : types) {
       add_block_class(type);
       if (!has(ProgramOddity::kFreeFunctions)) continue;
@@ -376,7 +376,7 @@ class Drawer {
                 "x = torch.mul(z, 1.)\nc = torch.detach(c)"));
     }
     const ProgramScope scope = scope_of(stack, "self");
-    add_statements(scope, 1, &body);
+    if (draws_.one_in(2)) add_statements(scope, 1, &body);
     add_block_calls(types, through_interface, &body);
     body.push_back(
         {"for v in views:\n  x = torch.add(x, torch.mul(torch.mean("
@@ -445,7 +445,7 @@ class Drawer {
     made.name = "Vae";
     made.attributes = draw_attributes(3, true);
     ProgramFunction forward{"def forward(self, x: Tensor) -> Tensor:", {}};
-    add_statements(scope_of(made, "self"), 2, &forward.body);
+    add_statements(scope_of(made, "self"), 1, &forward.body);
     forward.body.push_back(fixed(absl::StrCat("return torch.matmul(x, self.",
                                               made.attributes[0].name, ")")));
     made.methods.push_back(std::move(forward));
@@ -464,7 +464,7 @@ class Drawer {
         fixed(absl::StrCat("return torch.add(x, self.", bias, ")")));
     ProgramFunction denoise{
         "def denoise(self, x: Tensor, level: float) -> Tensor:", {}};
-    add_statements(scope, 1, &denoise.body);
+    if (draws_.one_in(3)) add_statements(scope, 1, &denoise.body);
     if (program_.dits.size() > 1) {
       denoise.body.push_back(
           fixed("if torch.lt(level, 500.):\n"

@@ -29,6 +29,10 @@ struct Kind {
   std::vector<int> order = {0, 1, 2};
   // The block keeps what it says in `kept` and `kept_dict`.
   bool keeps = false;
+  // `e` begins behind the start of its storage.
+  bool has_offset = false;
+  // Of the stack, with what the block returned: x, v.
+  const char* result = "";
 };
 
 constexpr char kReadE[] =
@@ -111,6 +115,45 @@ std::vector<Kind> kinds() {
        false, true},
       {"gradient_beside_an_encoder", false, "float",
        "x = torch.mul(x, torch.linear(x, self.e))", "", "", "", false, true},
+      {"as_strided_counts_from_the_start", false, "float",
+       "v = torch.as_strided(torch.select(self.e, 0, 3), [2, 2], [2, 1], 1)\n"
+       "x = torch.add(x, torch.mul(torch.mean(v), 0.1))"},
+      {"as_strided_of_what_a_hook_got", true, "int8", "", "",
+       "y = torch.alias(torch.slice(self.e, 0, 2, 4, 1))\n"
+       "v = torch.to(torch.as_strided(y, [8], [1], 3), 6)\n"
+       "x = torch.add(x, torch.mul(v, 0.01))"},
+      {"storage_offset_is_a_number", false, "float8_e4m3fn",
+       "n = torch.storage_offset(torch.select(self.e, 0, 5))\n"
+       "m = torch.storage_offset(self.s)\n"
+       "x = torch.add(x, torch.mul(self.s, torch.add(torch.mul(n, 0.01), "
+       "torch.mul(m, 0.02))))"},
+      {"as_strided_from_behind_the_start",
+       true,
+       "bfloat16",
+       "v = torch.as_strided(self.e, [2, 2], [2, 1], 1)\n"
+       "x = torch.add(x, torch.mul(torch.to(torch.mean(v), 6), 0.1))",
+       "",
+       "",
+       "",
+       false,
+       false,
+       {0, 1, 2},
+       false,
+       true},
+      {"as_strided_of_what_a_block_returned",
+       false,
+       "float",
+       "",
+       "",
+       "v = torch.select(self.e, 0, 3)",
+       "",
+       false,
+       false,
+       {0, 1, 2},
+       false,
+       true,
+       "x = torch.add(x, torch.mul(torch.mean(torch.as_strided(v, [2, 2], "
+       "[2, 1], 6)), 0.1))"},
       {"encoder_runs_twice",
        true,
        "int8",
@@ -174,6 +217,9 @@ ProgramClass make_block(const Kind& kind, const std::string& name) {
   made.attributes = {tensor("w", 'M', Holder::kParameter),
                      tensor("s", 'V', Holder::kBuffer),
                      tensor("e", 'M', Holder::kBuffer, kind.dtype)};
+  if (kind.has_offset) {
+    made.attributes.back().layout = ProgramAttribute::Layout::kOffset;
+  }
   if (kind.keeps) {
     made.attributes.push_back(tensor("kept", 'V', Holder::kAttribute));
     made.attributes.push_back(tensor("kept_dict", 'V', Holder::kDict));
@@ -260,6 +306,7 @@ void add_stack(const Kind& kind, const std::string& name,
   }
   for (const int index : kind.order) {
     pass.body.push_back(line(call(block, index, kind.uses_interface)));
+    add_lines(kind.result, &pass.body);
   }
   if (kind.differentiates) {
     pass.body.push_back(

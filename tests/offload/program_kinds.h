@@ -27,6 +27,11 @@ namespace ferry {
 //                      | dropout_in_dit
 //   autograd           | gradient_through_int8, gradient_through_float8,
 //                      | gradient_beside_an_encoder
+//   absolute offsets   | as_strided_counts_from_the_start,
+//                      | as_strided_of_what_a_hook_got,
+//                      | storage_offset_is_a_number,
+//                      | as_strided_from_behind_the_start,
+//                      | as_strided_of_what_a_block_returned
 //   order of blocks    | encoder_runs_twice, blocks_run_backwards,
 //                      | block_runs_first_and_last
 struct NamedProgram {

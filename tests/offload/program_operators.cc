@@ -49,7 +49,7 @@ const Operators& declared_views() {
       {"MX", 'V', "torch.unbind($0)[$i]"},
       {"V", 'S', "torch.unbind($0)[$i]"},
       {"V", '=', "torch.squeeze(torch.unsqueeze($0, 1))"},
-      {"M", 'A', "torch.as_strided($0, [2, 2], [2, 1])"},
+      {"M", 'A', "torch.as_strided($0, [2, 2], [2, 1], 0)"},
       {"VMX", 'A', "torch.view(torch.contiguous($0), [-1, 4])"},
       {"SVMXA", '=', "torch.to($0, $0, False, False)"},
   };

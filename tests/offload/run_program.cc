@@ -306,7 +306,7 @@ std::vector<RankPolicy> draw_policies(const RandomProgram& program) {
         program, way, static_cast<int>(draws.below(kPolicyAmounts)));
     // Groups take longer.
     const bool is_wanted =
-        policy && way != first && (policy->ranks == 1 || draws.one_in(3));
+        policy && way != first && (policy->ranks == 1 || draws.one_in(6));
     if (!is_wanted) continue;
     first = way;
     policies.push_back(*std::move(policy));
