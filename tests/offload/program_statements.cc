@@ -242,9 +242,7 @@ void ProgramStatements::read(const ProgramScope& scope) {
   make_float(&value);
   if (draws_.one_in(5)) (void)apply(overlapping_views(), &value);
   if (draws_.one_in(3)) (void)apply(silent_views(), &value);
-  for (size_t i = draws_.below(3); i > 0; --i) {
-    (void)apply(fresh_operators(), &value);
-  }
+  if (draws_.one_in(2)) (void)apply(fresh_operators(), &value);
   add_to_x(value);
 }
 
@@ -256,7 +254,8 @@ void ProgramStatements::write_fresh(const ProgramScope& scope) {
       "torch.clone", "torch.neg", "torch.sin", "torch.cos", "torch.tanh"};
   value.name =
       assign(absl::StrCat(draws_.among(*kCopies), "(", value.name, ")"));
-  view(2, &value);
+  // Autograd forbids to write one of several views that an operator returns.
+  if (!scope.is_differentiated) view(2, &value);
   (void)apply(declared_writers(), &value);
   if (!scope.is_differentiated && draws_.one_in(3)) {
     line("x = torch.mul_(torch.clone(x), 0.9)");

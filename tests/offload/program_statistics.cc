@@ -29,7 +29,8 @@ void ProgramStatistics::add(const RandomProgram& program,
   for (const auto& [name, count] : report.operators) {
     operators[name] += count;
     has_view |= is_view(name);
-    has_write |= absl::EndsWith(name, "_");
+    // Not aten::__getitem__ and its like.
+    has_write |= absl::EndsWith(name, "_") && !absl::EndsWith(name, "__");
   }
   with_views += has_view ? 1 : 0;
   with_writes += has_write ? 1 : 0;
