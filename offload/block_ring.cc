@@ -19,18 +19,20 @@ constexpr size_t kTimedPasses = 4;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<BlockRing>> BlockRing::create(
-    Device& device, Stream copy_stream, int64_t slot_bytes,
+    Device& device, Stream copy_stream, absl::Span<const int64_t> block_bytes,
     BlockRingOptions options) {
   auto ring =
       absl::WrapUnique(new BlockRing(device, copy_stream, std::move(options)));
-  const int slots = ring->options_.slots;
+  const SlotLayout layout = layout_of(block_bytes, ring->options_);
   ASSIGN_OR_RETURN(
       ring->memory_,
-      allocate_on_device(device, slots * slot_bytes,
+      allocate_on_device(device, layout.bytes(),
                          absl::StrCat("slots of ", ring->options_.name)));
-  for (int i = 0; i < slots; ++i) {
+  for (int i = 0; i < layout.slots; ++i) {
     Slot slot;
-    slot.data = ring->memory_.data() + i * slot_bytes;
+    slot.region = ring->memory_.data() + layout.region_begin(i);
+    slot.region_bytes = layout.region_bytes(i);
+    slot.is_at_end = i % 2 == 1;
     ASSIGN_OR_RETURN(slot.ready, device.create_event(/*timed=*/false));
     ring->slots_.push_back(std::move(slot));
   }
@@ -116,13 +118,20 @@ absl::Status BlockRing::release(Slot& slot) {
 }
 
 absl::Status BlockRing::fetch(size_t block, Slot& slot) {
-  if (slot.was_used) {
+  Slot* const partner = partner_of(slot);
+  if (!fits_beside(block, partner)) partner->block = kNoBlock;
+  // What the partner had may lie where the block comes to.
+  const bool partner_was_used =
+      partner != nullptr && partner->block == kNoBlock && partner->was_used;
+  if (slot.was_used || partner_was_used) {
     RETURN_IF_ERROR(device_.record(last_use_, device_.current_stream()));
     RETURN_IF_ERROR(device_.wait(copy_stream_, last_use_));
   }
   slot.was_used = false;
   slot.block = kNoBlock;
   const BlockImage& image = *blocks_[block];
+  slot.data = slot.region;
+  if (slot.is_at_end) slot.data += slot.region_bytes - image.bytes();
   RETURN_IF_ERROR(copies_.begin(copy_stream_));
   RETURN_IF_ERROR(device_.copy_async(
       copy_stream_,
@@ -160,9 +169,14 @@ void BlockRing::look_ahead(size_t last) {
 absl::Status BlockRing::fetch_missing() {
   for (const size_t block : missing_) {
     const auto slot =
-        std::find_if(slots_.begin(), slots_.end(), [](const Slot& candidate) {
-          return !candidate.in_use && !candidate.kept;
+        std::find_if(slots_.begin(), slots_.end(), [&](const Slot& candidate) {
+          if (candidate.in_use || candidate.kept) return false;
+          const Slot* const partner = partner_of(candidate);
+          return fits_beside(block, partner) ||
+                 (!partner->in_use && !partner->kept);
         });
+    // Beside a block that others run inside of: it comes when it is called.
+    if (slot == slots_.end()) continue;
     slot->kept = true;
     RETURN_IF_ERROR(fetch(block, *slot));
   }
@@ -176,14 +190,29 @@ BlockRing::Slot* BlockRing::find(size_t block) {
   return nullptr;
 }
 
+BlockRing::Slot* BlockRing::partner_of(const Slot& slot) {
+  const size_t partner = static_cast<size_t>(&slot - slots_.data()) ^ 1U;
+  return partner < slots_.size() ? &slots_[partner] : nullptr;
+}
+
+bool BlockRing::fits_beside(size_t block, const Slot* partner) const {
+  return partner == nullptr || partner->block == kNoBlock ||
+         blocks_[block]->bytes() + blocks_[partner->block]->bytes() <=
+             partner->region_bytes;
+}
+
 BlockRing::Slot* BlockRing::find_victim(size_t block) {
   Slot* victim = nullptr;
   size_t farthest = 0;
   for (Slot& slot : slots_) {
     if (slot.in_use) continue;
-    if (slot.block == kNoBlock) return &slot;
-    const size_t distance =
-        (slot.block + blocks_.size() - block) % blocks_.size();
+    const Slot* const partner = partner_of(slot);
+    const bool fits = fits_beside(block, partner);
+    if (!fits && partner->in_use) continue;
+    if (fits && slot.block == kNoBlock) return &slot;
+    // One whose partner has to go, too, is no better for being empty.
+    const size_t needed = slot.block == kNoBlock ? partner->block : slot.block;
+    const size_t distance = (needed + blocks_.size() - block) % blocks_.size();
     if (victim == nullptr || distance > farthest) {
       victim = &slot;
       farthest = distance;

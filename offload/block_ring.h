@@ -9,8 +9,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "offload/block_image.h"
 #include "offload/forward_output.h"
+#include "offload/slot_layout.h"
 #include "offload/stream_timer.h"
 #include "platform/device/device.h"
 #include "platform/device/device_arena.h"
@@ -24,18 +26,21 @@ struct BlockRingOptions {
   std::string name;
   // Blocks that are on the device at a time; at least 1.
   int slots = 2;
+  // Blocks may run inside of others of the ring.
+  bool nests = false;
   // Slots hold the blocks that come after the last one that ran. Else a block
   // comes when it is called for, and stays until another needs its slot.
   bool prefetch = true;
 };
 
 // Ferries blocks through a few slots of device memory while the device
-// computes.
+// computes. Slots have no size of their own: see slot_layout.h.
 //
 // A slot s, and the events that order its uses:
 //
-//   free ──fetch(i): record last_use on the compute stream, if s was used; the
-//     │              copy stream waits for it, copies, records ready[s]
+//   free ──fetch(i): record last_use on the compute stream, if its bytes were
+//     │              used; the copy stream waits for it, copies, records
+//     │              ready[s]
 //     ▼
 //   loaded(i) ──pre_forward(i): the compute stream waits for ready[s]; bind
 //     │
@@ -72,9 +77,16 @@ class BlockRing {
     int64_t cloned_outputs = 0;
   };
 
-  // Allocates the slots for images of at most `slot_bytes` each.
+  // Device memory of a ring of such blocks: the bytes of their images, in the
+  // order of a pass.
+  static SlotLayout layout_of(absl::Span<const int64_t> block_bytes,
+                              const BlockRingOptions& options) {
+    return plan_slots(block_bytes, options.slots, options.nests);
+  }
+
+  // Allocates the slots for such blocks.
   static absl::StatusOr<std::unique_ptr<BlockRing>> create(
-      Device& device, Stream copy_stream, int64_t slot_bytes,
+      Device& device, Stream copy_stream, absl::Span<const int64_t> block_bytes,
       BlockRingOptions options);
 
   // Gives it the blocks, in the order of a pass, and fills the slots. The
@@ -98,7 +110,12 @@ class BlockRing {
   static constexpr size_t kNoBlock = static_cast<size_t>(-1);
 
   struct Slot {
-    // Bytes of memory_.
+    // Of memory_: what it shares with its partner, if it has one.
+    char* region = nullptr;
+    int64_t region_bytes = 0;
+    // Its block lies at the region's end.
+    bool is_at_end = false;
+    // Of its latest block.
     char* data = nullptr;
     Event ready;
     // What it holds, or what is on the way to it.
@@ -119,7 +136,12 @@ class BlockRing {
         options_(std::move(options)) {}
 
   Slot* find(size_t block);
-  // The free slot whose block is needed last when `block` runs now.
+  // The slot in the same region; null if there is none.
+  Slot* partner_of(const Slot& slot);
+  // Whether the block fits beside what the slot's partner holds.
+  bool fits_beside(size_t block, const Slot* partner) const;
+  // The slot whose block is needed last when `block` runs now, of those that
+  // can take it.
   Slot* find_victim(size_t block);
   absl::Status fetch(size_t block, Slot& slot);
   // Makes the compute stream wait for the block.
@@ -137,6 +159,7 @@ class BlockRing {
   const BlockRingOptions options_;
   std::vector<BlockImage*> blocks_;
   DeviceArena memory_;
+  // In the order of SlotLayout.
   std::vector<Slot> slots_;
   Event last_use_;
   std::vector<size_t> missing_;

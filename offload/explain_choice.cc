@@ -1,6 +1,7 @@
 #include "offload/explain_choice.h"
 
 #include "absl/strings/str_cat.h"
+#include "platform/base/saturating_math.h"
 
 namespace ferry {
 namespace {
@@ -32,7 +33,8 @@ std::string explain_choice(const OffloadConfig& asked,
   if (asked.is_automatic()) {
     int64_t weight_bytes = 0;
     for (const StoragePlacement& placement : plan.storages) {
-      weight_bytes += align_for_image(placement.bytes);
+      weight_bytes =
+          saturating_add(weight_bytes, align_for_image(placement.bytes));
     }
     std::string reason = explain_automatic(chosen.strategy(), weight_bytes,
                                            free_bytes, usable_bytes);

@@ -1,4 +1,5 @@
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "offload/forward_output.h"
 #include "offload/hook_registry.h"
 #include "offload/model_hook.h"
@@ -106,6 +108,89 @@ TEST_F(LayerwiseOffloadTest, SlotsAndBlocksOfEveryNumber) {
           << blocks << " " << slots;
       stop();
     }
+  }
+}
+
+// Blocks of sizes that are given in units of 1024 bytes, beside a constant.
+class UnequalBlocksTest : public LayerwiseOffloadTest {
+ protected:
+  void start_unequal(const std::vector<int64_t>& units, int slots) {
+    ToyOptions options;
+    options.blocks = static_cast<int>(units.size());
+    module_ = std::make_unique<ToyModule>(options);
+    twin_ = std::make_unique<ToyModule>(options);
+    for (size_t b = 0; b < units.size(); ++b) {
+      if (units[b] == 0) continue;
+      for (ToyModule* module : {module_.get(), twin_.get()}) {
+        module->add_tensor(absl::StrCat("dit_0.blocks.", b), "more",
+                           at::full({256 * units[b]}, 1.5));
+      }
+    }
+    backend_ = std::make_unique<PlacementBackend>(
+        platform_, layerwise_policy(), PlacementBackendOptions{slots});
+    ASSERT_EQ(backend_->enable(*module_), absl::OkStatus());
+  }
+
+  // Of slots, for images of blocks without more.
+  int64_t slot_bytes() const {
+    const OffloadStats stats = backend_->stats();
+    return stats.device_bytes - stats.resident_bytes;
+  }
+};
+
+TEST_F(UnequalBlocksTest, TwoSlotsAreAsLargeAsTwoNeighbours) {
+  start_unequal({0, 0, 0, 0, 0}, 2);
+  const int64_t equal = slot_bytes();
+  stop();
+  start_unequal({0, 0, 500, 0, 0}, 2);
+  EXPECT_EQ(slot_bytes(), equal + 500 * 1024);
+  for (int pass = 0; pass < 3; ++pass) expect_same(0, in_order(5));
+  // Nothing waits for a place: what follows is on its way.
+  EXPECT_EQ(backend_->stats().demand_fetches, 0);
+  stop();
+  start_unequal({30, 2, 30, 2}, 2);
+  EXPECT_EQ(slot_bytes(), equal + 32 * 1024);
+  stop();
+}
+
+TEST_F(UnequalBlocksTest, AnyOrderOfCallsIsCorrect) {
+  std::mt19937 random(8);
+  for (int round = 0; round < 80; ++round) {
+    SCOPED_TRACE(round);
+    std::vector<int64_t> units;
+    for (unsigned b = 2 + random() % 6; b > 0; --b) {
+      units.push_back(random() % 3 == 0 ? random() % 40 : random() % 3);
+    }
+    start_unequal(units, 1 + round % 5);
+    const auto blocks = static_cast<unsigned>(units.size());
+    for (int pass = 0; pass < 5; ++pass) {
+      Order order = in_order(static_cast<int>(blocks));
+      if (pass % 2 == 1) {
+        for (size_t& block : order) block = random() % blocks;
+      }
+      expect_same(0, order);
+      if (pass == 3) {
+        EXPECT_EQ(module_->abandon(0, random() % blocks), absl::OkStatus());
+        EXPECT_EQ(twin_->abandon(0, 0), absl::OkStatus());
+      }
+    }
+    stop();
+  }
+}
+
+TEST_F(UnequalBlocksTest, InOrderEveryBlockIsThereInTime) {
+  std::mt19937 random(21);
+  for (int round = 0; round < 60; ++round) {
+    std::vector<int64_t> units;
+    for (unsigned b = 2 + random() % 8; b > 0; --b) {
+      units.push_back(random() % 2 == 0 ? random() % 30 : 0);
+    }
+    start_unequal(units, 1 + round % 5);
+    for (int pass = 0; pass < 4; ++pass) {
+      expect_same(0, in_order(static_cast<int>(units.size())));
+    }
+    EXPECT_EQ(backend_->stats().demand_fetches, 0) << round;
+    stop();
   }
 }
 

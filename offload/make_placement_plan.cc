@@ -152,25 +152,13 @@ class Maker {
 
   void add(const PlannedComponent& component) {
     TensorGroup rest = take(component.module, component.path);
-    if (config_.strategy() == OffloadStrategy::kModelLevel) {
-      add_whole(component, std::move(rest));
-      return;
-    }
     for (size_t s = 0; s < component.stacks.size(); ++s) {
       std::string name = component.path;
       if (component.stacks.size() > 1) absl::StrAppend(&name, "[", s, "]");
       add_stack(component, component.stacks[s], std::move(name));
     }
     for (const PlannedComponent& child : component.children) add(child);
-    if (component.on_demand) {
-      stage(component, std::move(rest));
-    } else {
-      keep(std::move(rest));
-    }
-  }
-
-  void add_whole(const PlannedComponent& component, TensorGroup rest) {
-    if (component.selected) {
+    if (component.takes_turns) {
       stage(component, std::move(rest));
     } else {
       keep(std::move(rest));
@@ -196,6 +184,7 @@ class Maker {
     if (ring.blocks.empty()) return;
     const int slots = stack.slots > 0 ? static_cast<int>(stack.slots) : slots_;
     ring.options.slots = std::min(slots, static_cast<int>(ring.blocks.size()));
+    ring.options.nests = stack.nests;
     result_.rings.push_back(std::move(ring));
   }
 
@@ -205,21 +194,8 @@ class Maker {
 
   void stage(const PlannedComponent& component, TensorGroup group) {
     if (group.tensors.empty()) return;
-    if (lies_in_another(component)) return keep(std::move(group));
     staged_.blocks.push_back(std::move(group));
     staged_.hooks.push_back(module_.hooks(component.module));
-  }
-
-  // Then both may run at a time, and one slot would not do.
-  bool lies_in_another(const PlannedComponent& component) const {
-    return std::any_of(plan_.components.begin(), plan_.components.end(),
-                       [&](const PlannedComponent& other) {
-                         const std::vector<size_t> below =
-                             tree().subtree(other.module);
-                         return other.module != component.module &&
-                                std::find(below.begin(), below.end(),
-                                          component.module) != below.end();
-                       });
   }
 
   // Before each component runs, what it reaches is looked at, and what belongs

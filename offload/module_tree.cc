@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_split.h"
+#include "platform/base/saturating_math.h"
 
 namespace ferry {
 
@@ -43,7 +44,7 @@ int64_t ModuleTree::parameter_bytes(size_t module) const {
   for (size_t index : subtree(module)) {
     for (const ModuleTensor& tensor : nodes[index].tensors) {
       if (tensor.is_parameter && seen.insert(tensor.identity).second) {
-        bytes += tensor.bytes;
+        bytes = saturating_add(bytes, tensor.bytes);
       }
     }
   }
@@ -56,7 +57,7 @@ int64_t ModuleTree::storage_bytes(size_t module) const {
   for (size_t index : subtree(module)) {
     for (const ModuleTensor& tensor : nodes[index].tensors) {
       if (tensor.storage >= 0 && seen.insert(tensor.storage).second) {
-        bytes += tensor.storage_bytes;
+        bytes = saturating_add(bytes, tensor.storage_bytes);
       }
     }
   }

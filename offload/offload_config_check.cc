@@ -73,6 +73,7 @@ class OffloadConfigCheck {
   void check_layer_options(const DiffusionOffloadConfig& compact);
   void check_layer_option(const LayerOffloadOptions& options);
   void check_bytes(const DiffusionOffloadConfig& compact);
+  void check_range(absl::string_view key, int64_t bytes, int64_t least);
   // A mode without components: "auto" or "none".
   void check_bare_mode(const DiffusionOffloadConfig& compact);
   void check_compact_against_legacy();
@@ -306,17 +307,13 @@ void OffloadConfigCheck::check_layer_option(
 }
 
 void OffloadConfigCheck::check_bytes(const DiffusionOffloadConfig& compact) {
-  if (compact.headroom_bytes && *compact.headroom_bytes < 0) {
-    violations_.add(field("headroom_bytes"), ": must be 0 or more, got ",
-                    *compact.headroom_bytes);
+  if (compact.headroom_bytes) {
+    check_range("headroom_bytes", *compact.headroom_bytes, 0);
   }
   if (!compact.memory_budget_bytes) return;
   const std::string name = field("memory_budget_bytes");
   result_.memory_budget_bytes_ = compact.memory_budget_bytes;
-  if (*compact.memory_budget_bytes < 1) {
-    violations_.add(name, ": must be 1 or more, got ",
-                    *compact.memory_budget_bytes);
-  }
+  check_range("memory_budget_bytes", *compact.memory_budget_bytes, 1);
   if (!mode_.empty() && mode_ != "layer") {
     violations_.add(name, ": needs mode \"layer\", got \"", mode_, "\"");
   }
@@ -335,6 +332,13 @@ void OffloadConfigCheck::check_bytes(const DiffusionOffloadConfig& compact) {
       violations_.add(name, ": excludes weight_transfer \"allgather\"");
     }
   }
+}
+
+void OffloadConfigCheck::check_range(absl::string_view key, int64_t bytes,
+                                     int64_t least) {
+  if (bytes >= least && bytes <= kMaxConfiguredBytes) return;
+  violations_.add(field(key), ": must be ", least, " to ", kMaxConfiguredBytes,
+                  ", got ", bytes);
 }
 
 void OffloadConfigCheck::check_compact_against_legacy() {

@@ -233,7 +233,14 @@ const std::vector<Refusal>& combination_refusals() {
        {".memory_budget_bytes: needs mode \"layer\""}},
       {"a budget of nothing",
        [](auto& od) { od.diffusion_offload_config->memory_budget_bytes = 0; },
-       {".memory_budget_bytes: must be 1 or more"}},
+       {".memory_budget_bytes: must be 1 to 1152921504606846976, got 0"}},
+      {"huge budget",
+       [](auto& od) {
+         od.diffusion_offload_config->memory_budget_bytes =
+             kMaxConfiguredBytes + 1;
+       },
+       {".memory_budget_bytes: must be 1 to 1152921504606846976, got "
+        "1152921504606846977"}},
       {"a budget with resident layers",
        [](auto& od) {
          od.diffusion_offload_config->memory_budget_bytes = 1;
@@ -255,7 +262,22 @@ const std::vector<Refusal>& combination_refusals() {
        {".memory_budget_bytes: needs the component \"dit\""}},
       {"negative headroom",
        [](auto& od) { od.diffusion_offload_config->headroom_bytes = -1; },
-       {".headroom_bytes: must be 0 or more"}},
+       {".headroom_bytes: must be 0 to 1152921504606846976, got -1"}},
+      {"huge headroom",
+       [](auto& od) {
+         od.diffusion_offload_config->headroom_bytes =
+             std::numeric_limits<int64_t>::max();
+       },
+       {".headroom_bytes: must be 0 to 1152921504606846976, got "
+        "9223372036854775807"}},
+      {"huge headroom of an automatic policy",
+       [](auto& od) {
+         od = {};
+         od.diffusion_offload_config.emplace().mode = "auto";
+         od.diffusion_offload_config->headroom_bytes = kMaxConfiguredBytes + 1;
+       },
+       {".headroom_bytes: must be 0 to 1152921504606846976, got "
+        "1152921504606846977"}},
       {"auto with components",
        [](auto& od) { od.diffusion_offload_config->mode = "auto"; },
        {".components: needs mode \"module\" or \"layer\", got \"auto\""}},

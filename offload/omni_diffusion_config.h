@@ -7,6 +7,10 @@
 
 namespace ferry {
 
+// Largest size in bytes that a configuration or a manifest may name: more than
+// any machine has, and so small that a few of them can be added.
+inline constexpr int64_t kMaxConfiguredBytes = int64_t{1} << 60;
+
 // How the ranks of one pipeline divide the work. Sizes are numbers of ranks.
 //
 //   configuration                  what Ferry does
@@ -60,9 +64,9 @@ struct DiffusionOffloadConfig {
   std::optional<bool> pin_memory;
   // Device memory for all weights together. Blocks of the DiTs stay resident
   // as far as it goes. Mode "layer" with "dit" only; excludes resident_layers
-  // and "allgather".
+  // and "allgather". 1 to kMaxConfiguredBytes.
   std::optional<int64_t> memory_budget_bytes;
-  // Device memory that is left to activations.
+  // Device memory that is left to activations. 0 to kMaxConfiguredBytes.
   std::optional<int64_t> headroom_bytes;
 };
 

@@ -9,6 +9,8 @@
 #include "offload/distributed/pass_hooks.h"
 #include "offload/image_layout.h"
 #include "offload/ring_hook.h"
+#include "offload/slot_layout.h"
+#include "platform/base/saturating_math.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {
@@ -24,16 +26,18 @@ int64_t image_bytes(const TensorGroup& group) {
 
 int64_t resident_image_bytes(const PlacementPlan& plan) {
   int64_t bytes = image_bytes(plan.written);
-  for (const TensorGroup& group : plan.resident) bytes += image_bytes(group);
+  for (const TensorGroup& group : plan.resident) {
+    bytes = saturating_add(bytes, image_bytes(group));
+  }
   return bytes;
 }
 
-int64_t slot_bytes(const PlacementPlan::Ring& ring) {
-  int64_t largest = 0;
+std::vector<int64_t> block_bytes(const PlacementPlan::Ring& ring) {
+  std::vector<int64_t> bytes;
   for (const TensorGroup& block : ring.blocks) {
-    largest = std::max(largest, image_bytes(block));
+    bytes.push_back(image_bytes(block));
   }
-  return largest;
+  return bytes;
 }
 
 }  // namespace
@@ -114,26 +118,29 @@ absl::Status PlacedWeights::check_memory(const PlacementPlan& plan) {
   int64_t slots = 0;
   for (const PlacementPlan::Ring& ring : plan.rings) {
     if (ring.is_gathered) continue;
-    slots += rounded(ring.options.slots * slot_bytes(ring));
+    const SlotLayout layout =
+        BlockRing::layout_of(block_bytes(ring), ring.options);
+    slots = saturating_add(slots, rounded(layout.bytes()));
   }
   if (group_ != nullptr) {
-    slots += rounded(GatheredWeights::device_bytes(plan, group_->size()));
+    slots = saturating_add(
+        slots, rounded(GatheredWeights::device_bytes(plan, group_->size())));
   }
+  const int64_t needed = saturating_add(resident, slots);
   ASSIGN_OR_RETURN(MemoryInfo memory, device_.memory_info());
-  if (resident + slots > memory.free_bytes) {
+  if (needed > memory.free_bytes) {
     device_.empty_cache();
     ASSIGN_OR_RETURN(memory, device_.memory_info());
   }
-  if (resident + slots <= memory.free_bytes) return absl::OkStatus();
+  if (needed <= memory.free_bytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(
-      "device memory: the weights need ", resident + slots, " bytes (",
-      resident, " resident, ", slots, " in slots), and ", memory.free_bytes,
-      " of ", memory.total_bytes, " bytes are free"));
+      "device memory: the weights need ", needed, " bytes (", resident,
+      " resident, ", slots, " in slots), and ", memory.free_bytes, " of ",
+      memory.total_bytes, " bytes are free"));
 }
 
 int64_t PlacedWeights::rounded(int64_t bytes) const {
-  const int64_t granularity = device_.allocation_granularity();
-  return (bytes + granularity - 1) / granularity * granularity;
+  return saturating_round_up(bytes, device_.allocation_granularity());
 }
 
 absl::Status PlacedWeights::reserve_residents(const PlacementPlan& plan) {
@@ -157,7 +164,7 @@ absl::Status PlacedWeights::reserve_ring(const PlacementPlan::Ring& plan) {
   ASSIGN_OR_RETURN(const Stream copy_stream, ring_stream());
   ASSIGN_OR_RETURN(
       ring.ring,
-      BlockRing::create(device_, copy_stream, slot_bytes(plan), plan.options));
+      BlockRing::create(device_, copy_stream, block_bytes(plan), plan.options));
   rings_.push_back(std::move(ring));
   return absl::OkStatus();
 }

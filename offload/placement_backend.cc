@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <set>
 #include <string>
 #include <utility>
@@ -31,6 +30,7 @@
 #include "offload/plan_resolver.h"
 #include "offload/preflight.h"
 #include "platform/base/logging.h"
+#include "platform/base/saturating_math.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {
@@ -53,7 +53,7 @@ int64_t held_bytes(const OffloadableModule& module) {
       if (!tensor.has_storage() || tensor.is_meta()) continue;
       const auto* const storage = tensor.storage().unsafeGetStorageImpl();
       if (is_mapped(*storage) || !storages.insert(storage).second) continue;
-      bytes += static_cast<int64_t>(storage->nbytes());
+      bytes = saturating_add(bytes, static_cast<int64_t>(storage->nbytes()));
     }
   }
   return bytes;
@@ -72,7 +72,7 @@ Streamed streamed(const ResolvedPlan& plan) {
       for (const PlannedBlock& block : stack.blocks) {
         if (block.resident) continue;
         ++sum.blocks;
-        sum.bytes += block.image_bytes;
+        sum.bytes = saturating_add(sum.bytes, block.image_bytes);
       }
     }
   };
@@ -318,7 +318,8 @@ OffloadConfig PlacementBackend::automatic_config(int64_t free_bytes) const {
 absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose_alone(
     const OffloadableModule& module, int64_t free_bytes) const {
   const OffloadConfig config = automatic_config(free_bytes);
-  const int64_t budget_bytes = free_bytes - *config.headroom_bytes();
+  const int64_t budget_bytes =
+      std::max<int64_t>(free_bytes - *config.headroom_bytes(), 0);
   for (const OffloadStrategy strategy :
        {OffloadStrategy::kNone, OffloadStrategy::kDistributedLayerWise,
         OffloadStrategy::kModelLevel}) {
@@ -362,8 +363,9 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::try_policy(
     std::optional<int64_t> budget_bytes, int64_t device_bytes) const {
   ASSIGN_OR_RETURN(ResolvedPlan plan,
                    resolve_offload_plan(module.tree(), config));
-  RETURN_IF_ERROR(choose_residents(config, {slots()}, budget_bytes,
-                                   rounding_bytes(plan), &plan));
+  RETURN_IF_ERROR(choose_residents(
+      config, {slots()}, {device_bytes, budget_bytes, rounding_bytes(plan)},
+      &plan));
   if (!options_.slots.has_value()) {
     choose_gathered_slots(
         config,
@@ -406,10 +408,7 @@ MemoryLimits PlacementBackend::memory_limits(const OffloadableModule& module,
   const HostMemoryLeft host =
       options_.host_memory ? options_.host_memory() : HostMemoryLeft();
   const int64_t held = held_bytes(module);
-  limits.host_available_bytes =
-      host.available_bytes >= std::numeric_limits<int64_t>::max() - held
-          ? std::numeric_limits<int64_t>::max()
-          : host.available_bytes + held;
+  limits.host_available_bytes = saturating_add(host.available_bytes, held);
   limits.host_limited_by = host.limited_by;
   if (held > 0) {
     absl::StrAppend(&limits.host_limited_by, ", and ", held,

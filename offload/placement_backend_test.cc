@@ -163,13 +163,19 @@ TEST_F(PlacementBackendTest, AutomaticStreamsAsLittleAsFits) {
 // Whatever the pipeline and the device are like, and whatever is chosen.
 TEST_F(PlacementBackendTest, AutomaticAlwaysGivesAReasonWithNumbers) {
   std::map<OffloadStrategy, int> chosen;
-  for (const auto& [dits, encoders, vaes] : std::vector<std::array<int, 3>>{
-           {2, 1, 0}, {1, 0, 1}, {1, 2, 1}, {0, 2, 1}, {0, 0, 2}}) {
+  // Of the last one a slot for each ring is more than its largest component.
+  for (const auto& [dits, encoders, vaes, blocks] :
+       std::vector<std::array<int, 4>>{{2, 1, 0, 6},
+                                       {1, 0, 1, 6},
+                                       {1, 2, 1, 6},
+                                       {0, 2, 1, 6},
+                                       {0, 0, 2, 6},
+                                       {1, 8, 0, 2}}) {
     ToyOptions toy;
     toy.dits = dits;
     toy.encoders = encoders;
     toy.vaes = vaes;
-    toy.blocks = 6;
+    toy.blocks = blocks;
     for (int64_t memory = 8192; memory <= 131'072; memory += 4096) {
       for (const int64_t headroom : {int64_t{0}, memory / 3}) {
         SimulatedDeviceOptions device = checked_device();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,9 +19,24 @@ namespace {
 
 constexpr char kTextEncoder[] = "text_encoder";
 
-PlannedStack make_stack(const std::vector<FoundBlock>& blocks,
+// Whether a block holds another one.
+bool nests(const ModuleTree& tree, const std::vector<FoundBlock>& blocks) {
+  std::set<size_t> modules;
+  for (const FoundBlock& block : blocks) modules.insert(block.module);
+  return std::any_of(
+      blocks.begin(), blocks.end(), [&](const FoundBlock& block) {
+        const std::vector<size_t> below = tree.subtree(block.module);
+        return std::any_of(below.begin() + 1, below.end(), [&](size_t module) {
+          return modules.count(module) > 0;
+        });
+      });
+}
+
+PlannedStack make_stack(const ModuleTree& tree,
+                        const std::vector<FoundBlock>& blocks,
                         int64_t resident) {
   PlannedStack stack;
+  stack.nests = nests(tree, blocks);
   const auto count = static_cast<int64_t>(blocks.size());
   for (int64_t i = 0; i < count; ++i) {
     const FoundBlock& block = blocks[static_cast<size_t>(i)];
@@ -43,6 +59,9 @@ class Resolver {
     check_resident_paths();
     for (const FoundComponent& component : components_) add(component);
     if (!violations_.empty()) return violations_.status();
+    for (PlannedComponent& component : plan_.components) {
+      decide_turns(&component);
+    }
     assign_storages(tree_, &plan_);
     return std::move(plan_);
   }
@@ -78,6 +97,8 @@ class Resolver {
     return tree_.plan && tree_.plan->on_demand_component_paths.count(path) > 0;
   }
   void check_lifecycle(const PlannedComponent& component);
+  void decide_turns(PlannedComponent* component) const;
+  bool lies_in_another(const PlannedComponent& component) const;
   void claim(const PlannedStack& stack, const std::string& owner);
 
   const ModuleTree& tree_;
@@ -189,7 +210,7 @@ void Resolver::add_dit(PlannedComponent* dit, const FoundComponent& found) {
                         ": one block alone cannot be streamed and stays"));
     }
     dit->stacks.push_back(
-        make_stack(blocks->blocks, one_left ? count : resident));
+        make_stack(tree_, blocks->blocks, one_left ? count : resident));
     claim(dit->stacks.back(), found.path);
     if (config_.is_distributed()) add_children(dit, found, *blocks);
   }
@@ -217,7 +238,7 @@ void Resolver::add_children(PlannedComponent* dit, const FoundComponent& found,
       component.on_demand = true;
       check_lifecycle(component);
     } else if (!child.is_dit) {
-      component.stacks.push_back(make_stack(child.blocks, 0));
+      component.stacks.push_back(make_stack(tree_, child.blocks, 0));
       claim(component.stacks.back(), child.path);
     }
     dit->children.push_back(std::move(component));
@@ -272,7 +293,7 @@ void Resolver::add_encoder_stacks(PlannedComponent* encoder,
   for (const std::string& container : planned->second) {
     const auto blocks = find_block_list(tree_, found, container);
     if (blocks) {
-      encoder->stacks.push_back(make_stack(*blocks, 0));
+      encoder->stacks.push_back(make_stack(tree_, *blocks, 0));
       claim(encoder->stacks.back(), found.path);
       continue;
     }
@@ -318,6 +339,24 @@ void Resolver::check_lifecycle(const PlannedComponent& component) {
   violations_.add(component.path,
                   ": is to be staged on demand, but does not declare the "
                   "lifecycle (_on_demand_lifecycle)");
+}
+
+void Resolver::decide_turns(PlannedComponent* component) const {
+  const bool leaves = config_.strategy() == OffloadStrategy::kModelLevel
+                          ? component->selected
+                          : component->on_demand;
+  component->takes_turns = leaves && !lies_in_another(*component);
+  for (PlannedComponent& child : component->children) decide_turns(&child);
+}
+
+bool Resolver::lies_in_another(const PlannedComponent& component) const {
+  return std::any_of(
+      components_.begin(), components_.end(), [&](const FoundComponent& other) {
+        if (other.module == component.module) return false;
+        const std::vector<size_t> below = tree_.subtree(other.module);
+        return std::find(below.begin(), below.end(), component.module) !=
+               below.end();
+      });
 }
 
 void Resolver::claim(const PlannedStack& stack, const std::string& owner) {

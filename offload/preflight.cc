@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "offload/slot_layout.h"
+#include "platform/base/saturating_math.h"
 
 namespace ferry {
 namespace {
@@ -12,21 +14,8 @@ namespace {
 // Arenas of the host are whole pages.
 constexpr int64_t kHostPage = 4096;
 
-enum Phase { kEncode, kDenoise, kDecode };
-
-// When a component runs.
-Phase phase_of(ComponentRole role) {
-  switch (role) {
-    case ComponentRole::kTextEncoder:
-      return kEncode;
-    case ComponentRole::kVae:
-      return kDecode;
-    case ComponentRole::kDit:
-    case ComponentRole::kResident:
-      break;
-  }
-  return kDenoise;
-}
+// Adds to a sum of bytes.
+void add_to(int64_t* sum, int64_t bytes) { *sum = saturating_add(*sum, bytes); }
 
 // Does the work of compute_memory_needs().
 class Counter {
@@ -41,22 +30,22 @@ class Counter {
   MemoryNeeds run() {
     for (const StoragePlacement& placement : plan_.storages) {
       if (placement.owner == StoragePlacement::Owner::kResident) {
-        resident_ += align_for_image(placement.bytes);
+        add_to(&resident_, align_for_image(placement.bytes));
       }
     }
     // Shared state and written state have an image each.
     add_host(resident_);
-    if (resident_ > 0) host_ += kHostPage;
+    if (resident_ > 0) add_to(&host_, kHostPage);
     for (const PlannedComponent& component : plan_.components) add(component);
     add_gathered_slots();
-    for (Phase phase : {kEncode, kDenoise, kDecode}) {
-      add_item(phase, "resident", resident_);
-      add_item(phase, "the largest of the components that exclude each other",
-               largest_);
+    for (MemoryNeed& need : needs_.device) {
+      add_item("resident", resident_, &need);
+      add_item("the largest of the components that exclude each other",
+               largest_, &need);
       for (const MemoryItem& ring : rings_) {
-        add_item(phase, ring.what, ring.bytes);
+        add_item(ring.what, ring.bytes, &need);
       }
-      add_item(phase, "headroom", config_.headroom_bytes().value_or(0));
+      add_item("headroom", config_.headroom_bytes().value_or(0), &need);
     }
     needs_.host.items = {
         {"images", host_},
@@ -65,28 +54,22 @@ class Counter {
   }
 
  private:
-  void add_item(Phase phase, std::string what, int64_t bytes) {
-    if (bytes == 0) return;
-    needs_.device[phase].items.push_back({std::move(what), bytes});
+  static void add_item(std::string what, int64_t bytes, MemoryNeed* need) {
+    if (bytes > 0) need->items.push_back({std::move(what), bytes});
   }
 
   void add_host(int64_t image_bytes) {
-    const int64_t bytes = (image_bytes + kHostPage - 1) / kHostPage * kHostPage;
-    host_ += bytes;
+    const int64_t bytes = saturating_round_up(image_bytes, kHostPage);
+    add_to(&host_, bytes);
     largest_host_ = std::max(largest_host_, bytes);
   }
 
   void add(const PlannedComponent& component) {
     add_host(component.image_bytes);
-    if (config_.strategy() == OffloadStrategy::kModelLevel &&
-        component.selected) {
+    if (component.takes_turns) {
       largest_ = std::max(largest_, component.image_bytes);
-    } else if (component.on_demand) {
-      add_item(phase_of(component.role),
-               absl::StrCat(component.path, " on demand"),
-               component.image_bytes);
     } else {
-      resident_ += component.image_bytes;
+      add_to(&resident_, component.image_bytes);
     }
     for (const PlannedStack& stack : component.stacks) {
       add_ring(component, stack);
@@ -98,41 +81,49 @@ class Counter {
     const int64_t ranks =
         config_.gathers(component.role) ? config_.effective_group_size() : 1;
     const int64_t slots = stack.slots > 0 ? stack.slots : options_.slots;
-    int64_t streamed = 0;
-    int64_t largest = 0;
-    int64_t largest_share = 0;
+    // Of what each streamed block has on the host.
+    std::vector<int64_t> shares;
     for (const PlannedBlock& block : stack.blocks) {
-      const int64_t share =
-          align_for_image((block.image_bytes + ranks - 1) / ranks);
       if (block.resident) {
-        resident_ += block.image_bytes;
+        add_to(&resident_, block.image_bytes);
         add_host(block.image_bytes);
         continue;
       }
+      const int64_t share = share_of(block.image_bytes, ranks);
       add_host(share);
       // What all of its storages are shared by others is resident already.
-      if (block.image_bytes == 0) continue;
-      ++streamed;
-      largest = std::max(largest, share * ranks);
-      largest_share = std::max(largest_share, share);
+      if (block.image_bytes > 0) shares.push_back(share);
     }
     if (ranks > 1) {
-      gathered_slots_ = std::max(gathered_slots_, std::min(slots, streamed));
-      largest_share_ = std::max(largest_share_, largest_share);
+      gathered_slots_ =
+          std::max(gathered_slots_,
+                   std::min(slots, static_cast<int64_t>(shares.size())));
+      for (const int64_t share : shares) {
+        largest_share_ = std::max(largest_share_, share);
+      }
       return;
     }
-    rings_.push_back({absl::StrCat("slots of ", component.path),
-                      std::min(slots, streamed) * largest});
+    rings_.push_back(
+        {absl::StrCat("slots of ", component.path),
+         plan_slots(shares, static_cast<int>(slots), stack.nests).bytes()});
+  }
+
+  // As ImageShare has it.
+  static int64_t share_of(int64_t image_bytes, int64_t ranks) {
+    return align_for_image(saturating_round_up(image_bytes, ranks) / ranks);
   }
 
   // All rings that are gathered use the same ones.
   void add_gathered_slots() {
     if (gathered_slots_ == 0) return;
+    rings_.push_back({"slots of gathered blocks",
+                      saturating_multiply(
+                          saturating_multiply(gathered_slots_,
+                                              config_.effective_group_size()),
+                          largest_share_)});
     rings_.push_back(
-        {"slots of gathered blocks",
-         gathered_slots_ * config_.effective_group_size() * largest_share_});
-    rings_.push_back(
-        {"slots of shares", options_.shard_slots * largest_share_});
+        {"slots of shares",
+         saturating_multiply(options_.shard_slots, largest_share_)});
   }
 
   const ResolvedPlan& plan_;
@@ -158,6 +149,12 @@ std::string describe(const MemoryNeed& need, absl::string_view memory) {
 }
 
 }  // namespace
+
+int64_t MemoryNeed::bytes() const {
+  int64_t sum = 0;
+  for (const MemoryItem& item : items) add_to(&sum, item.bytes);
+  return sum;
+}
 
 MemoryNeeds compute_memory_needs(const ResolvedPlan& plan,
                                  const OffloadConfig& config,

@@ -22,11 +22,8 @@ struct MemoryNeed {
   std::string phase;
   std::vector<MemoryItem> items;
 
-  int64_t bytes() const {
-    int64_t sum = 0;
-    for (const MemoryItem& item : items) sum += item.bytes;
-    return sum;
-  }
+  // Saturated (saturating_math.h).
+  int64_t bytes() const;
 };
 
 struct MemoryNeeds {
@@ -50,12 +47,12 @@ struct MemoryLimits {
 };
 
 // What the weights of a plan need, before any is moved: images of resident
-// state, slots of rings (in every phase: they are reserved once; rings that are
-// gathered share theirs), the largest
-// component of those that exclude each other, what is staged on demand, and
-// the policy's headroom for activations. On the host every image once, in whole
-// pages, and the largest once more, since the tensors that are being packed are
-// there too; a rank's share of those that are gathered.
+// state, slots of rings (rings that are gathered share theirs), the largest of
+// the components that take turns, and the policy's headroom for activations.
+// All of it is reserved once, and so it counts in every phase. On the host
+// every image once, in whole pages, and the largest once more, since the
+// tensors that are being packed are there too; a rank's share of those that are
+// gathered.
 MemoryNeeds compute_memory_needs(const ResolvedPlan& plan,
                                  const OffloadConfig& config,
                                  const PreflightOptions& options);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -81,14 +82,14 @@ TEST_F(PreflightTest, LayerwiseHasSlotsInEveryPhase) {
   OmniDiffusionConfig od = compact("layer", {"dit", "text_encoder", "vae"});
   od.diffusion_offload_config->headroom_bytes = 77;
   configure(od);
-  EXPECT_THAT(items(0),
-              ElementsAre("resident 512", "slots of transformer 2048",
-                          "slots of text_encoder 1024", "headroom 77"));
+  EXPECT_THAT(
+      items(0),
+      ElementsAre("resident 512",
+                  "the largest of the components that exclude each other 2048",
+                  "slots of transformer 2048", "slots of text_encoder 1024",
+                  "headroom 77"));
   EXPECT_EQ(items(0), items(1));
-  EXPECT_THAT(items(2),
-              ElementsAre("vae on demand 2048", "resident 512",
-                          "slots of transformer 2048",
-                          "slots of text_encoder 1024", "headroom 77"));
+  EXPECT_EQ(items(0), items(2));
   // A page for each block, and for what is beside them; one more is packed.
   EXPECT_EQ(needs_.host.bytes(), 8 * kPage + kPage);
 }
@@ -100,6 +101,62 @@ TEST_F(PreflightTest, ResidentBlocksLeaveFewerSlots) {
   configure(od);
   EXPECT_THAT(items(1),
               ElementsAre("resident 5632", "slots of transformer 2048"));
+}
+
+TEST_F(PreflightTest, ComponentsThatAreStagedShareOneSlot) {
+  OffloadPlan& plan = *builder_.tree.plan;
+  builder_.parameter("text_encoder", 700);
+  builder_.module("text_encoder").on_demand_lifecycle = true;
+  plan.on_demand_component_paths = {"text_encoder"};
+  configure(compact("layer", {"dit", "text_encoder", "vae"}));
+  EXPECT_THAT(
+      items(0),
+      ElementsAre("resident 512",
+                  "the largest of the components that exclude each other 2048",
+                  "slots of transformer 2048", "slots of text_encoder 1024"));
+}
+
+TEST_F(PreflightTest, AComponentInsideOfAnotherTakesNoTurn) {
+  // It may run while the other one does.
+  builder_.alias("transformer.vae", "vae");
+  configure(compact("layer", {"dit", "vae"}));
+  EXPECT_THAT(items(1),
+              ElementsAre("resident 3584", "slots of transformer 2048"));
+  EXPECT_EQ(items(1), items(2));
+  configure(compact("module", {"dit", "text_encoder", "vae"}));
+  EXPECT_THAT(
+      items(1),
+      ElementsAre("resident 2048",
+                  "the largest of the components that exclude each other "
+                  "4608"));
+}
+
+TEST_F(PreflightTest, SlotsOfUnequalBlocksShareTheirMemory) {
+  builder_.parameter("transformer.blocks.2", 50'000);
+  configure(compact("layer", {"dit"}));
+  EXPECT_THAT(items(1),
+              ElementsAre("resident 3584", "slots of transformer 52224"));
+}
+
+TEST_F(PreflightTest, SumsThatAreTooLargeAreRefused) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  const TreeBuilder small = builder_;
+  for (const char* path : {"transformer", "transformer.blocks.1",
+                           "text_encoder.layers.0", "vae"}) {
+    for (const int64_t bytes : {kMost, kMost - 5000, kMost / 2 + 1}) {
+      for (const char* mode : {"layer", "module"}) {
+        SCOPED_TRACE(absl::StrCat(path, " ", bytes, " ", mode));
+        builder_ = small;
+        builder_.parameter(path, bytes);
+        builder_.parameter(path, bytes);
+        configure(compact(mode, {"dit", "text_encoder", "vae"}));
+        EXPECT_EQ(needs_.device[1].bytes(), kMost);
+        EXPECT_EQ(needs_.host.bytes(), kMost);
+        EXPECT_FALSE(check_memory_needs(needs_, {kMost - 1, kMost, "x"}).ok());
+        EXPECT_FALSE(check_memory_needs(needs_, {kMost, kMost - 1, "x"}).ok());
+      }
+    }
+  }
 }
 
 TEST_F(PreflightTest, ModelLevelHasRoomForTheLargest) {
@@ -140,10 +197,13 @@ TEST_F(PreflightTest, RefusesWithNumbers) {
   EXPECT_TRUE(check_memory_needs(needs_, {5632, 36864, "x"}).ok());
   const absl::Status device = check_memory_needs(needs_, {5631, 36864, "x"});
   EXPECT_EQ(device.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(device.message(),
-            "decode needs 5632 bytes of device memory (vae on demand 2048, "
-            "resident 512, slots of transformer 2048, slots of text_encoder "
-            "1024), and 5631 are free");
+  EXPECT_THAT(std::string(device.message()), HasSubstr("encode_prompt needs"));
+  EXPECT_THAT(
+      std::string(device.message()),
+      HasSubstr(
+          "decode needs 5632 bytes of device memory (resident 512, the "
+          "largest of the components that exclude each other 2048, slots of "
+          "transformer 2048, slots of text_encoder 1024), and 5631 are free"));
   const absl::Status host = check_memory_needs(needs_, {0, 36863, "cgroup /a"});
   EXPECT_THAT(std::string(host.message()), HasSubstr("; decode needs "));
   EXPECT_THAT(std::string(host.message()),

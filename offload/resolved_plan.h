@@ -7,15 +7,16 @@
 #include <vector>
 
 #include "offload/component_role.h"
+#include "platform/base/saturating_math.h"
 
 namespace ferry {
 
 // Storages start at multiples of this inside an image.
 inline constexpr int64_t kImageAlignment = 256;
 
-// Rounds up to a multiple of kImageAlignment.
+// Rounds up to a multiple of kImageAlignment; saturated (saturating_math.h).
 constexpr int64_t align_for_image(int64_t bytes) {
-  return (bytes + kImageAlignment - 1) / kImageAlignment * kImageAlignment;
+  return saturating_round_up(bytes, kImageAlignment);
 }
 
 // A block of a ring. Modules are indices of ModuleTree::nodes.
@@ -37,6 +38,8 @@ struct PlannedStack {
   std::vector<PlannedBlock> blocks;
   // Device slots for the streamed ones; 0: as many as the backend takes.
   int64_t slots = 0;
+  // A block holds another one, and so one may run inside of another.
+  bool nests = false;
 
   int64_t resident_blocks() const {
     int64_t count = 0;
@@ -55,6 +58,10 @@ struct PlannedComponent {
   bool selected = false;
   // The pipeline stages it as a whole when it needs it.
   bool on_demand = false;
+  // Its state beside blocks comes into the one slot that all such components
+  // share when it runs. A component inside of another one may run at the same
+  // time as that, and so it stays on the device even if it is on_demand.
+  bool takes_turns = false;
   // Streamed rings: one of a DiT, one for each container of an encoder.
   std::vector<PlannedStack> stacks;
   // Parts of a DiT whose residency is their own.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "platform/base/saturating_math.h"
 
 namespace ferry {
 namespace {
@@ -117,8 +118,10 @@ class Assigner {
     placement->owner = mover->second.is_block
                            ? StoragePlacement::Owner::kBlock
                            : StoragePlacement::Owner::kComponent;
-    *mover->second.bytes += placement->bytes;
-    *mover->second.image_bytes += align_for_image(placement->bytes);
+    Mover& owner = mover->second;
+    *owner.bytes = saturating_add(*owner.bytes, placement->bytes);
+    *owner.image_bytes =
+        saturating_add(*owner.image_bytes, align_for_image(placement->bytes));
   }
 
   std::string path_of(size_t user) const {

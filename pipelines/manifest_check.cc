@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "offload/omni_diffusion_config.h"
 #include "pipelines/safetensors/index.h"
 #include "platform/base/utf8.h"
 
@@ -334,8 +335,11 @@ absl::Status check_manifest(const PipelineManifest& manifest) {
   check_tokenizers(manifest, &violations);
   check_weights(manifest, &violations);
   check_ties(manifest, &violations);
-  if (manifest.headroom_bytes() < 0) {
-    violations.add("headroom_bytes", "must not be negative");
+  if (manifest.headroom_bytes() < 0 ||
+      manifest.headroom_bytes() > kMaxConfiguredBytes) {
+    violations.add("headroom_bytes",
+                   absl::StrCat("must be 0 to ", kMaxConfiguredBytes, ", is ",
+                                manifest.headroom_bytes()));
   }
   return violations.status();
 }

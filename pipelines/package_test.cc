@@ -227,7 +227,11 @@ TEST_F(PackageTest, ChecksWeightsAndTies) {
       {"weights { file: \"m.safetensors\" } "
        "tied_parameters { names: \"a b\" names: \"b\" }",
        "tied_parameters[0].names: \"a b\" is no dotted path"},
-      {"headroom_bytes: -1", "headroom_bytes: must not be negative"},
+      {"headroom_bytes: -1",
+       "headroom_bytes: must be 0 to 1152921504606846976, is -1"},
+      {"headroom_bytes: 9223372036854775807",
+       "headroom_bytes: must be 0 to 1152921504606846976, is "
+       "9223372036854775807"},
   };
   for (const auto& [text, told] : bad) {
     const absl::Status status = load(absl::StrCat(kManifest, text)).status();

@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "platform/base/saturating_math.h"
 
 namespace ferry {
 namespace {
@@ -78,7 +79,7 @@ class LeastLimit {
         const auto cache =
             number_of(read_text(absl::StrCat(directory, "/memory.stat")),
                       controller.cache);
-        add(*limit - *usage + cache.value_or(0),
+        add(saturating_add(*limit, cache.value_or(0)) - *usage,
             absl::StrCat("cgroup ", group.empty() ? "/" : group));
       }
       const size_t slash = group.rfind('/');
@@ -111,7 +112,9 @@ std::optional<int64_t> address_space_left(const HostMemoryPaths& paths) {
   const std::vector<absl::string_view> parts = absl::StrSplit(text, ' ');
   int64_t pages = 0;
   if (!absl::SimpleAtoi(parts[0], &pages)) return std::nullopt;
-  return static_cast<int64_t>(limit.rlim_cur) - pages * sysconf(_SC_PAGESIZE);
+  const auto most = static_cast<rlim_t>(std::numeric_limits<int64_t>::max());
+  return static_cast<int64_t>(std::min(limit.rlim_cur, most)) -
+         saturating_multiply(pages, sysconf(_SC_PAGESIZE));
 }
 
 }  // namespace
@@ -119,7 +122,9 @@ std::optional<int64_t> address_space_left(const HostMemoryPaths& paths) {
 HostMemoryLimit host_memory_limit(const HostMemoryPaths& paths) {
   LeastLimit least;
   const auto available = number_of(read_text(paths.meminfo), "MemAvailable:");
-  if (available) least.add(*available * 1024, "MemAvailable");
+  if (available) {
+    least.add(saturating_multiply(*available, 1024), "MemAvailable");
+  }
   const std::string groups = read_text(paths.self_cgroup);
   for (const absl::string_view line : absl::StrSplit(groups, '\n')) {
     // <hierarchy>:<controllers>:<path>, no controllers for v2.

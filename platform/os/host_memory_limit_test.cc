@@ -52,6 +52,15 @@ TEST_F(HostMemoryLimitTest, IsWhatV2Leaves) {
   EXPECT_EQ(limit().available_bytes, 3500);
 }
 
+TEST_F(HostMemoryLimitTest, NumbersThatAreTooLargeAreNoLimit) {
+  write("meminfo", "MemAvailable: 9223372036854775807 kB\n");
+  write("self", "4:memory:/box\n");
+  write("cgroup/memory/box/memory.limit_in_bytes", "9223372036854771712\n");
+  write("cgroup/memory/box/memory.usage_in_bytes", "1000\n");
+  write("cgroup/memory/box/memory.stat", "total_inactive_file 900000\n");
+  EXPECT_GT(limit().available_bytes, std::numeric_limits<int64_t>::max() / 2);
+}
+
 TEST_F(HostMemoryLimitTest, IsWhatV1Leaves) {
   write("self", "3:cpu:/x\n4:hugetlb,memory:/box\n");
   write("cgroup/memory/box/memory.limit_in_bytes", "5000\n");
