@@ -100,6 +100,13 @@ v1::OffloadReport streaming_report() {
   dit.set_resident_blocks(2);
   dit.set_bytes(9 << 20);
   dit.add_notes("transformer.steps is written");
+  report.add_notes("one encoder declares no blocks");
+  v1::HeldWeights& held = *report.add_held_weights();
+  held.set_path("transformer.blocks.1.weight");
+  held.set_bytes(4096);
+  held.set_reason("is used by transformer and vae");
+  report.set_held_count(3);
+  report.set_held_bytes(4096 + 100);
   v1::ComponentReport& vae = *report.add_components();
   vae.set_path("vae");
   vae.set_role("vae");
@@ -116,6 +123,7 @@ TEST(OffloadTextTest, ShowsAReportWithoutSayingAnythingTwice) {
             "device         cuda:0\n"
             "device memory  3.0 MiB, 1.0 MiB of them resident, 2 slots\n"
             "host memory    9.0 MiB, pinned\n"
+            "note           one encoder declares no blocks\n"
             "streamed       8.0 MiB that come and go\n"
             "copied         80.0 MiB at 23.5 GB/s\n"
             "waited         12.3ms for weights, of that 0 for first blocks; 3 "
@@ -124,7 +132,10 @@ TEST(OffloadTextTest, ShowsAReportWithoutSayingAnythingTwice) {
             "COMPONENT    ROLE  PLACEMENT  BLOCKS  RESIDENT  BYTES\n"
             "transformer  dit   streamed   8       2         9.0 MiB\n"
             "vae          vae   resident   -       -         2.0 KiB\n"
-            "stays: transformer.steps is written\n");
+            "stays: transformer.steps is written\n"
+            "not streamed: transformer.blocks.1.weight, 4.0 KiB, is used by "
+            "transformer and vae\n"
+            "and 2 more, 100 bytes\n");
 }
 
 TEST(OffloadTextTest, LeavesOutWhatThereIsNot) {

@@ -22,6 +22,24 @@ std::string waited_text(const google::protobuf::Duration& stall,
       demand_fetches, " blocks came late");
 }
 
+// What was to be streamed and is not.
+std::string held_text(const v1::OffloadReport& report) {
+  std::string text;
+  int64_t others = report.held_count();
+  int64_t bytes = report.held_bytes();
+  for (const v1::HeldWeights& held : report.held_weights()) {
+    absl::StrAppend(&text, "not streamed: ", printable(held.path()), ", ",
+                    short_bytes(held.bytes()), ", ", printable(held.reason()),
+                    "\n");
+    --others;
+    bytes -= held.bytes();
+  }
+  if (others > 0) {
+    absl::StrAppend(&text, "and ", others, " more, ", bytes, " bytes\n");
+  }
+  return text;
+}
+
 }  // namespace
 
 OffloadRows offload_rows(const v1::OffloadReport& report) {
@@ -42,6 +60,9 @@ OffloadRows offload_rows(const v1::OffloadReport& report) {
     rows.push_back(
         {"host memory", absl::StrCat(short_bytes(report.host_bytes()), ", ",
                                      printable(report.host_memory()))});
+  }
+  for (const std::string& note : report.notes()) {
+    rows.push_back({"note", printable(note)});
   }
   if (report.streamed_bytes() == 0) return rows;
   rows.push_back({"streamed", absl::StrCat(short_bytes(report.streamed_bytes()),
@@ -71,7 +92,7 @@ std::string component_table(const v1::OffloadReport& report) {
       absl::StrAppend(&notes, "stays: ", printable(note), "\n");
     }
   }
-  return table(rows) + notes;
+  return table(rows) + notes + held_text(report);
 }
 
 OffloadRows offload_rows(const v1::Timings& timings) {

@@ -24,6 +24,7 @@
 #include "offload/distributed/transfer_rates.h"
 #include "offload/distributed/try_passes.h"
 #include "offload/explain_choice.h"
+#include "offload/held_weights.h"
 #include "offload/make_placement_plan.h"
 #include "offload/mapped_storage.h"
 #include "offload/module_tree.h"
@@ -366,6 +367,10 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::try_policy(
   RETURN_IF_ERROR(choose_residents(
       config, {slots()}, {device_bytes, budget_bytes, rounding_bytes(plan)},
       &plan));
+  if (auto warning = explain_no_movement(plan)) {
+    // What matters most is first.
+    plan.warnings.insert(plan.warnings.begin(), *std::move(warning));
+  }
   if (!options_.slots.has_value()) {
     choose_gathered_slots(
         config,

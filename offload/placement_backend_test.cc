@@ -104,6 +104,24 @@ TEST_F(PlacementBackendTest, ResidentLayersStay) {
   EXPECT_EQ(all.h2d_bytes, 0);
 }
 
+TEST_F(PlacementBackendTest, APlanThatStreamsNothingSaysSoFirst) {
+  SimulatedPlatform platform(checked_device());
+  ToyModule module(options_);
+  const std::vector<at::Tensor> tensors = module.all_tensors();
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    module.add_tensor("", absl::StrCat("again_", i), tensors[i]);
+  }
+  PlacementBackend backend(platform, policy_of(layers_of_dit()), {});
+  ASSERT_EQ(backend.enable(module), absl::OkStatus());
+  EXPECT_EQ(backend.stats().streamed_bytes, 0);
+  const std::vector<std::string>& warnings = backend.plan()->warnings;
+  ASSERT_FALSE(warnings.empty());
+  EXPECT_TRUE(absl::StartsWith(warnings[0], "nothing is streamed, although"));
+  EXPECT_TRUE(absl::StrContains(warnings[0], "bytes) is used by "))
+      << warnings[0];
+  EXPECT_EQ(backend.disable(), absl::OkStatus());
+}
+
 TEST_F(PlacementBackendTest, AMemoryBudgetIsKept) {
   const OffloadStats all = expect_same(policy_of(layers_of_dit()), kPlenty,
                                        OffloadStrategy::kLayerWise);

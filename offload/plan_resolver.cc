@@ -201,8 +201,10 @@ void Resolver::add_dit(PlannedComponent* dit, const FoundComponent& found) {
                     " would stay; none or at least two must be left to stream");
   } else if (count == 0) {
     warn(absl::StrCat(found.path, ": declares no blocks and stays resident"));
+    dit->held_reason = "declares no blocks";
   } else if (count - resident == 1 && !config_.is_distributed()) {
     warn(absl::StrCat(found.path, ": has one block and stays resident"));
+    dit->held_reason = "has one block, and one alone cannot be streamed";
   } else {
     const bool one_left = count - resident == 1;
     if (one_left) {
@@ -255,6 +257,7 @@ void Resolver::add_encoder(PlannedComponent* encoder,
   if (encoder->on_demand) check_lifecycle(*encoder);
   add_encoder_stacks(encoder, found);
   if (!encoder->stacks.empty()) return;
+  if (!encoder->on_demand) encoder->held_reason = "declares no blocks";
   if (encoder->on_demand &&
       config_.uses_allgather(OffloadComponent::kTextEncoder)) {
     violations_.add(found.path,

@@ -62,6 +62,9 @@ struct PlannedComponent {
   // share when it runs. A component inside of another one may run at the same
   // time as that, and so it stays on the device even if it is on_demand.
   bool takes_turns = false;
+  // Why it stays although the policy covers it; empty if it does not, or if
+  // parts of it stay for reasons of their own (StoragePlacement::reason).
+  std::string held_reason;
   // Streamed rings: one of a DiT, one for each container of an encoder.
   std::vector<PlannedStack> stacks;
   // Parts of a DiT whose residency is their own.
@@ -89,6 +92,9 @@ struct StoragePlacement {
   Owner owner = Owner::kResident;
   // The owning block or component; of kResident the first user.
   size_t module = 0;
+  // Of kResident: a user that would move it but for the reason, if there is
+  // one: a block that does not stay, or a component that takes turns.
+  std::optional<size_t> claimant;
   // Names a tensor of it from the root.
   std::string name;
   // Why it stays; empty unless it is kResident.

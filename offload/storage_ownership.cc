@@ -20,6 +20,8 @@ struct Mover {
   int64_t* bytes = nullptr;
   int64_t* image_bytes = nullptr;
   bool is_block = false;
+  // Whether it leaves the device.
+  bool moves = false;
 };
 
 // Finds the users of each storage by walking the tree.
@@ -40,11 +42,12 @@ class Assigner {
   void add_movers(PlannedComponent* component) {
     // The first role of a module counts.
     movers_.emplace(component->module, Mover{component->path, &component->bytes,
-                                             &component->image_bytes, false});
+                                             &component->image_bytes, false,
+                                             component->takes_turns});
     for (PlannedStack& stack : component->stacks) {
       for (PlannedBlock& block : stack.blocks) {
         movers_[block.module] = {block.path, &block.bytes, &block.image_bytes,
-                                 true};
+                                 true, !block.resident};
       }
     }
     for (PlannedComponent& child : component->children) {
@@ -113,6 +116,12 @@ class Assigner {
     }
     if (!placement->reason.empty()) {
       placement->owner = StoragePlacement::Owner::kResident;
+      const auto claimant =
+          std::find_if(users.begin(), users.end(), [&](size_t user) {
+            const auto found = movers_.find(user);
+            return found != movers_.end() && found->second.moves;
+          });
+      if (claimant != users.end()) placement->claimant = *claimant;
       return;
     }
     placement->owner = mover->second.is_block

@@ -1,5 +1,6 @@
 #include "server/worker/offload_report.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "offload/component_role.h"
+#include "offload/held_weights.h"
 #include "offload/offload_stats.h"
 #include "offload/resolved_plan.h"
 #include "platform/device/device.h"
@@ -19,6 +21,8 @@ namespace {
 
 // More would hide the rest of the report.
 constexpr size_t kMostNotes = 8;
+// As offload_report.proto says.
+constexpr size_t kMostHeld = 100;
 
 absl::string_view placement_of(const PlannedComponent& component,
                                OffloadStrategy strategy) {
@@ -33,11 +37,12 @@ absl::string_view placement_of(const PlannedComponent& component,
   return component.on_demand ? "on-demand" : "resident";
 }
 
-// What of a component could not leave the device.
+// What of a component could not leave the device, but for held weights.
 void add_notes(const ResolvedPlan& plan, v1::ComponentReport* entry) {
   std::vector<std::string> notes;
   for (const StoragePlacement& placement : plan.storages) {
     if (placement.owner == StoragePlacement::Owner::kResident &&
+        !placement.claimant.has_value() &&
         absl::StartsWith(placement.name, absl::StrCat(entry->path(), "."))) {
       notes.push_back(absl::StrCat(placement.name, " ", placement.reason));
     }
@@ -72,6 +77,19 @@ absl::string_view host_memory_of(const DeviceStats::HostArenas& arenas) {
                                                    : "pinned";
 }
 
+void report_held(const ResolvedPlan& plan, v1::OffloadReport* report) {
+  for (const std::string& warning : plan.warnings) report->add_notes(warning);
+  const std::vector<HeldWeights> held = find_held_weights(plan);
+  for (size_t i = 0; i < std::min(held.size(), kMostHeld); ++i) {
+    v1::HeldWeights& entry = *report->add_held_weights();
+    entry.set_path(held[i].path);
+    entry.set_bytes(held[i].bytes);
+    entry.set_reason(held[i].reason);
+  }
+  report->set_held_count(static_cast<int64_t>(held.size()));
+  report->set_held_bytes(total_bytes(held));
+}
+
 void report_plan(const OffloadBackend& backend, v1::OffloadReport* report) {
   const ResolvedPlan& plan = *backend.plan();
   for (v1::ComponentReport& entry : *report->mutable_components()) {
@@ -89,6 +107,7 @@ void report_plan(const OffloadBackend& backend, v1::OffloadReport* report) {
     }
     add_notes(plan, &entry);
   }
+  report_held(plan, report);
   report->set_reason(backend.reason());
   report_stats(backend.stats(), report);
 }

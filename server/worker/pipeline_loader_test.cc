@@ -165,6 +165,34 @@ TEST_F(PipelineLoaderTest, ReportsWhatStreamingTook) {
   EXPECT_GT(after.h2d_gbps(), 0);
 }
 
+TEST_F(PipelineLoaderTest, ReportsWhatIsNotStreamedAlthoughItWasAskedFor) {
+  const std::filesystem::path directory =
+      std::filesystem::path(::testing::TempDir()) / "tied";
+  TinyPipelineOptions options;
+  options.tied = true;
+  ASSERT_TRUE(write_tiny_pipeline(directory, options).ok());
+  worker::v1::LoadPipelineRequest request = request_;
+  request.set_package_dir(directory);
+  request.mutable_platform()->set_platform("simulated");
+  request.mutable_offload()->set_mode("layer");
+  request.mutable_offload()->add_components("dit");
+  const auto loaded = load_pipeline(request);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const v1::OffloadReport report = (*loaded)->description().offload();
+  ASSERT_EQ(report.held_count(), 1);
+  ASSERT_EQ(report.held_weights_size(), 1);
+  const v1::HeldWeights& held = report.held_weights(0);
+  EXPECT_THAT(held.path(), HasSubstr("transformer.blocks."));
+  EXPECT_GT(held.bytes(), 0);
+  EXPECT_EQ(held.bytes(), report.held_bytes());
+  EXPECT_THAT(held.reason(), HasSubstr("is used by "));
+  // The others are streamed.
+  EXPECT_GT(report.streamed_bytes(), 0);
+  for (const std::string& note : report.notes()) {
+    EXPECT_EQ(note.find("nothing is streamed"), std::string::npos) << note;
+  }
+}
+
 TEST_F(PipelineLoaderTest, WhatDoesNotFitIsRefusedByPhase) {
   worker::v1::LoadPipelineRequest request = request_;
   request.mutable_platform()->set_platform("simulated");
