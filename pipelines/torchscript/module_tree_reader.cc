@@ -183,6 +183,7 @@ class Reader {
             add_module(value.toModule(), absl::StrCat(prefix, name, ".")));
       } else if (!value.isNone()) {
         node.other_attributes.insert(name);
+        prefix_ = prefix;
         add_tensors(name, value, type->is_parameter(slot), &node);
       }
     }
@@ -221,7 +222,9 @@ class Reader {
     if (value.isTensor()) {
       add_tensor(name, value.toTensor(), is_parameter, "", node);
     } else if (value.isCustomClass()) {
-      result_.opaque.push_back(name);
+      if (opaque_.insert(&value.toObjectRef()).second) {
+        result_.opaque.push_back(absl::StrCat(prefix_, name));
+      }
     } else if (value.isTensorList() || value.isList()) {
       if (!may_hold_tensors(*value.toList().elementType())) return;
       size_t index = 0;
@@ -323,6 +326,10 @@ class Reader {
   TorchscriptTree result_;
   Violations violations_;
   std::map<const void*, size_t> modules_;
+  // Path, with its dot, of the module whose attributes are being read.
+  std::string prefix_;
+  // Objects of custom classes; each is named once.
+  std::set<const void*> opaque_;
   // Those that are being read.
   std::set<const void*> open_objects_;
   std::map<const void*, int64_t> ids_;

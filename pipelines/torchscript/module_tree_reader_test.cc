@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/frontend/tracer.h>
+#include <torch/custom_class.h>
 
 #include <memory>
 #include <string>
@@ -262,6 +263,30 @@ TEST(ModuleTreeReader, FindsConstantsThatTracingBaked) {
   EXPECT_EQ(tensors[0].name, "forward#0");
   EXPECT_EQ(tensors[0].resident_reason, "is a constant of forward");
   EXPECT_EQ(tensors[0].storage_bytes, 20);
+}
+
+struct Packed : torch::CustomClassHolder {};
+
+TEST(ModuleTreeReader, NamesObjectsOfCustomClassesOnceWithTheirPaths) {
+  static const auto kRegistered =
+      torch::class_<Packed>("ferry_test", "Packed").def(torch::init<>());
+  (void)kRegistered;
+  const auto type = c10::getCustomClassType<c10::intrusive_ptr<Packed>>();
+  const c10::IValue object(c10::make_intrusive<Packed>());
+  const c10::IValue other(c10::make_intrusive<Packed>());
+  Module block("Block");
+  block.register_attribute("packed", type, object);
+  Module dit("Dit");
+  dit.register_module("block", block);
+  dit.register_attribute("again", type, object);
+  dit.register_attribute("packed", type, other);
+  Module root("Root");
+  root.register_module("dit", dit);
+  root.register_module("twin", dit);
+  const auto tree = read_module_tree(root);
+  ASSERT_TRUE(tree.ok()) << tree.status();
+  EXPECT_EQ(tree->opaque,
+            (std::vector<std::string>{"dit.block.packed", "dit.packed"}));
 }
 
 TEST(ModuleTreeReader, NamesDeclarationsOfAnotherType) {
