@@ -92,6 +92,14 @@ v1::OffloadReport streaming_report() {
   report.mutable_total_exposed_stall()->set_nanos(12345678);
   report.mutable_total_first_block_stall()->set_nanos(45678);
   report.set_total_demand_fetches(3);
+  v1::WrittenState& steps = *report.add_written_state();
+  steps.set_path("transformer.steps");
+  steps.set_bytes(4096);
+  steps.set_reason("written by aten::add_ in transformer.forward");
+  v1::WrittenState& calls = *report.add_written_state();
+  calls.set_path("vae.calls");
+  calls.set_reason("written by prim::SetAttr in forward");
+  report.set_written_count(5);
   v1::ComponentReport& dit = *report.add_components();
   dit.set_path("transformer");
   dit.set_role("dit");
@@ -124,6 +132,8 @@ TEST(OffloadTextTest, ShowsAReportWithoutSayingAnythingTwice) {
             "device memory  3.0 MiB, 1.0 MiB of them resident, 2 slots\n"
             "host memory    9.0 MiB, pinned\n"
             "note           one encoder declares no blocks\n"
+            "written        5 tensors and attributes; each generation begins "
+            "with the package's\n"
             "streamed       8.0 MiB that come and go\n"
             "copied         80.0 MiB at 23.5 GB/s\n"
             "waited         12.3ms for weights, of that 0 for first blocks; 3 "
@@ -135,7 +145,11 @@ TEST(OffloadTextTest, ShowsAReportWithoutSayingAnythingTwice) {
             "stays: transformer.steps is written\n"
             "not streamed: transformer.blocks.1.weight, 4.0 KiB, is used by "
             "transformer and vae\n"
-            "and 2 more, 100 bytes\n");
+            "and 2 more, 100 bytes\n"
+            "written: transformer.steps, 4.0 KiB, written by aten::add_ in "
+            "transformer.forward\n"
+            "written: vae.calls, written by prim::SetAttr in forward\n"
+            "written: and 3 more\n");
 }
 
 TEST(OffloadTextTest, LeavesOutWhatThereIsNot) {

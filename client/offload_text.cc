@@ -40,6 +40,20 @@ std::string held_text(const v1::OffloadReport& report) {
   return text;
 }
 
+std::string written_lines(const v1::OffloadReport& report) {
+  std::string lines;
+  for (const v1::WrittenState& entry : report.written_state()) {
+    absl::StrAppend(&lines, "written: ", printable(entry.path()));
+    if (entry.bytes() > 0) {
+      absl::StrAppend(&lines, ", ", short_bytes(entry.bytes()));
+    }
+    absl::StrAppend(&lines, ", ", printable(entry.reason()), "\n");
+  }
+  const int64_t more = report.written_count() - report.written_state_size();
+  if (more > 0) absl::StrAppend(&lines, "written: and ", more, " more\n");
+  return lines;
+}
+
 }  // namespace
 
 OffloadRows offload_rows(const v1::OffloadReport& report) {
@@ -63,6 +77,12 @@ OffloadRows offload_rows(const v1::OffloadReport& report) {
   }
   for (const std::string& note : report.notes()) {
     rows.push_back({"note", printable(note)});
+  }
+  if (report.written_count() > 0) {
+    rows.push_back(
+        {"written", absl::StrCat(report.written_count(),
+                                 " tensors and attributes; each generation "
+                                 "begins with the package's")});
   }
   if (report.streamed_bytes() == 0) return rows;
   rows.push_back({"streamed", absl::StrCat(short_bytes(report.streamed_bytes()),
@@ -92,7 +112,8 @@ std::string component_table(const v1::OffloadReport& report) {
       absl::StrAppend(&notes, "stays: ", printable(note), "\n");
     }
   }
-  return table(rows) + notes + held_text(report);
+  return absl::StrCat(table(rows), notes, held_text(report),
+                      written_lines(report));
 }
 
 OffloadRows offload_rows(const v1::Timings& timings) {

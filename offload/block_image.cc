@@ -12,33 +12,15 @@
 #include "absl/strings/str_cat.h"
 #include "offload/make_view.h"
 #include "offload/mapped_storage.h"
+#include "offload/open_arena.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {
 namespace {
 
-// Keeps a blob for the storages that lie in it.
-struct OpenArena {
-  HostArena arena;
-  // Ends before the arena does.
-  HostAccess access;
-};
-
-using SharedArena = std::shared_ptr<const OpenArena>;
-
-void delete_shared_arena(void* arena) {
-  delete static_cast<SharedArena*>(arena);
-}
-
-c10::Storage make_storage(int64_t bytes, at::DataPtr data) {
-  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), static_cast<size_t>(bytes),
-      std::move(data), /*allocator=*/nullptr, /*resizable=*/false));
-}
-
 // For tensors without elements, which nothing can be wrong with.
 c10::Storage make_empty_storage(c10::Device device) {
-  return make_storage(0, at::DataPtr(nullptr, device));
+  return c10::Storage(make_storage(0, at::DataPtr(nullptr, device)));
 }
 
 // The paths of the tensors that lie in each segment.
@@ -186,18 +168,14 @@ absl::Status BlockImage::release(HostArena whole) {
 }
 
 void BlockImage::give_to_tensors(HostArena arena, HostAccess access) {
-  const c10::Device host(c10::kCPU);
-  char* const data = access.data();
-  auto open = std::make_shared<OpenArena>();
-  open->arena = std::move(arena);
-  open->access = std::move(access);
+  const auto open =
+      std::make_shared<const OpenArena>(std::move(arena), std::move(access));
   std::vector<c10::Storage> storages;
   for (const ImageLayout::Segment& segment : layout_.segments) {
-    storages.push_back(make_storage(
-        segment.bytes, at::DataPtr(data + segment.offset, new SharedArena(open),
-                                   delete_shared_arena, host)));
+    storages.emplace_back(make_storage(
+        segment.bytes, data_in(open, open->data() + segment.offset)));
   }
-  storages.push_back(make_empty_storage(host));
+  storages.push_back(make_empty_storage(c10::Device(c10::kCPU)));
   point_at(storages);
 }
 

@@ -81,10 +81,6 @@ class BlockImage {
   const char* host_data() const { return arena_.data(); }
   // Whether other ranks read the blob too.
   bool is_shared() const { return is_shared_; }
-  // What copies from the device write, if the device's values shall stay.
-  // REQUIRES: it is not shared.
-  char* host_data() { return arena_.data(); }
-
   // Opens the share, or all of it, to the host.
   absl::StatusOr<HostAccess> read_host() const {
     return arena_.access(AccessKind::kRead, 0, host_bytes());

@@ -68,7 +68,7 @@ class ComponentSelectionTest : public testing::Test {
       expect_same_outputs(module, twin);
       stats = backend.stats();
       EXPECT_EQ(backend.disable(), absl::OkStatus());
-      EXPECT_EQ(state_of(module), state_of(twin));
+      EXPECT_EQ(state_of(module), package_state_of(twin));
     }
     return stats;
   }

@@ -53,7 +53,7 @@ class LayerwiseOffloadTest : public testing::Test {
   void stop() {
     ASSERT_EQ(backend_->disable(), absl::OkStatus());
     EXPECT_EQ(module_->hook_names(), std::vector<std::string>());
-    EXPECT_EQ(state_of(*module_), state_of(*twin_));
+    EXPECT_EQ(state_of(*module_), package_state_of(*twin_));
   }
 
   SimulatedDevice& device() { return platform_.simulated_device(); }

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "offload/image_storage.h"
+#include "offload/written_state.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {
@@ -69,7 +70,6 @@ class Maker {
     if (!staged_.blocks.empty()) result_.rings.push_back(std::move(staged_));
     shared_.owner = "shared state";
     result_.resident.push_back(std::move(shared_));
-    result_.written.owner = "written state";
     add_audits();
     return std::move(result_);
   }
@@ -77,70 +77,57 @@ class Maker {
  private:
   const ModuleTree& tree() const { return module_.tree(); }
 
-  // Puts each tensor object into the group of the storage's owner.
+  // Puts each tensor object into the group of the storage's owner, but for what
+  // is written.
   absl::Status deal_tensors() {
     RETURN_IF_ERROR(check_nobody_holds_them());
     std::vector<std::string> defects = module_.obstacles();
-    std::set<int64_t> written;
-    for_each_tensor([&](const ModuleTensor& tensor, const std::string& path) {
-      if (tensor.is_written) written.insert(tensor.storage);
-      const std::string text = defect(module_.tensor(tensor.identity));
-      if (!text.empty()) defects.push_back(absl::StrCat(path, " ", text));
-    });
+    tree().for_each_tensor(
+        [&](const ModuleTensor& tensor, const std::string& path) {
+          const std::string text = defect(module_.tensor(tensor.identity));
+          if (!text.empty()) defects.push_back(absl::StrCat(path, " ", text));
+        });
     if (!defects.empty()) {
       return absl::InvalidArgumentError(absl::StrJoin(defects, "; "));
     }
-    for_each_tensor([&](const ModuleTensor& tensor, const std::string& path) {
-      group_of(tensor, written)
-          .tensors.push_back({path, module_.tensor(tensor.identity)});
-    });
+    result_.written = &module_.written_state();
+    for (const NamedTensor& item : result_.written->tensors()) {
+      written_.insert(item.tensor.unsafeGetTensorImpl());
+    }
+    tree().for_each_tensor(
+        [&](const ModuleTensor& tensor, const std::string& path) {
+          const at::Tensor& object = module_.tensor(tensor.identity);
+          if (is_written(object)) return;
+          group_of(tensor).tensors.push_back({path, object});
+        });
     return absl::OkStatus();
   }
 
   // One that is held tells of all: a backend takes the whole module.
   absl::Status check_nobody_holds_them() const {
     absl::Status status;
-    for_each_tensor([&](const ModuleTensor& tensor, const std::string& path) {
-      const std::string text = holder(module_.tensor(tensor.identity));
-      if (text.empty()) return;
-      status.Update(
-          absl::FailedPreconditionError(absl::StrCat(path, " ", text)));
-    });
+    tree().for_each_tensor(
+        [&](const ModuleTensor& tensor, const std::string& path) {
+          const std::string text = holder(module_.tensor(tensor.identity));
+          if (text.empty()) return;
+          status.Update(
+              absl::FailedPreconditionError(absl::StrCat(path, " ", text)));
+        });
     return status;
   }
 
-  // Each tensor object once, with its first path from the root.
-  template <typename Function>
-  void for_each_tensor(Function function) const {
-    std::set<size_t> modules;
-    std::set<int64_t> identities;
-    std::vector<std::pair<size_t, std::string>> pending = {{0, ""}};
-    while (!pending.empty()) {
-      const auto [index, prefix] = std::move(pending.back());
-      pending.pop_back();
-      if (!modules.insert(index).second) continue;
-      const ModuleNode& node = tree().nodes[index];
-      for (const ModuleTensor& tensor : node.tensors) {
-        if (!identities.insert(tensor.identity).second) continue;
-        function(tensor, absl::StrCat(prefix, tensor.name));
-      }
-      for (auto child = node.children.rbegin(); child != node.children.rend();
-           ++child) {
-        pending.emplace_back(child->second,
-                             absl::StrCat(prefix, child->first, "."));
-      }
-    }
+  bool is_written(const at::Tensor& tensor) const {
+    return written_.count(tensor.unsafeGetTensorImpl()) > 0;
   }
 
-  TensorGroup& group_of(const ModuleTensor& tensor,
-                        const std::set<int64_t>& written) {
+  TensorGroup& group_of(const ModuleTensor& tensor) {
     const auto placement = placements_.find(tensor.storage);
     // Without elements; a kernel may ask where it is all the same.
-    if (placement == placements_.end()) return shared_;
-    if (placement->second->owner != Owner::kResident) {
-      return groups_[placement->second->module];
+    if (placement == placements_.end() ||
+        placement->second->owner == Owner::kResident) {
+      return shared_;
     }
-    return written.count(tensor.storage) > 0 ? result_.written : shared_;
+    return groups_[placement->second->module];
   }
 
   TensorGroup take(size_t module, const std::string& path) {
@@ -219,11 +206,13 @@ class Maker {
     }
   }
 
+  // Methods may put what they write into other memory.
   void add_tensors(size_t index, const std::string& path,
                    PlacementPlan::Audit* audit) const {
     for (const ModuleTensor& tensor : tree().nodes[index].tensors) {
-      audit->tensors.push_back({absl::StrCat(path, ": ", tensor.name),
-                                module_.tensor(tensor.identity)});
+      const at::Tensor& object = module_.tensor(tensor.identity);
+      if (is_written(object)) continue;
+      audit->tensors.push_back({absl::StrCat(path, ": ", tensor.name), object});
     }
   }
 
@@ -235,6 +224,8 @@ class Maker {
   // By the module that moves them: a block or a component.
   std::map<size_t, TensorGroup> groups_;
   TensorGroup shared_;
+  // Objects of written state.
+  std::set<const void*> written_;
   PlacementPlan::Ring staged_;
   PlacementPlan result_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "platform/base/saturating_math.h"
 
@@ -25,6 +26,37 @@ ModuleLookup ModuleTree::find(size_t from, absl::string_view path) const {
     }
   }
   return found;
+}
+
+void ModuleTree::for_each_node(
+    absl::FunctionRef<void(const ModuleNode&, const std::string&)> function)
+    const {
+  std::set<size_t> seen;
+  std::vector<std::pair<size_t, std::string>> pending = {{0, ""}};
+  while (!pending.empty()) {
+    const auto [index, prefix] = std::move(pending.back());
+    pending.pop_back();
+    if (!seen.insert(index).second) continue;
+    const ModuleNode& node = nodes[index];
+    function(node, prefix);
+    for (auto child = node.children.rbegin(); child != node.children.rend();
+         ++child) {
+      pending.emplace_back(child->second,
+                           absl::StrCat(prefix, child->first, "."));
+    }
+  }
+}
+
+void ModuleTree::for_each_tensor(
+    absl::FunctionRef<void(const ModuleTensor&, const std::string&)> function)
+    const {
+  std::set<int64_t> seen;
+  for_each_node([&](const ModuleNode& node, const std::string& prefix) {
+    for (const ModuleTensor& tensor : node.tensors) {
+      if (!seen.insert(tensor.identity).second) continue;
+      function(tensor, absl::StrCat(prefix, tensor.name));
+    }
+  });
 }
 
 std::vector<size_t> ModuleTree::subtree(size_t module) const {

@@ -2,12 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "offload/offload_plan.h"
 
@@ -31,8 +33,8 @@ struct ModuleTensor {
   // Why it has to stay on the device, such as "is written by add_ in denoise";
   // empty when it may leave.
   std::string resident_reason;
-  // Its values are the device's: it is written, or nobody can tell. Then
-  // resident_reason is set.
+  // Methods write it, or nobody can tell: each generation begins with the
+  // package's values (written_state.h). Then resident_reason is set.
   bool is_written = false;
 };
 
@@ -43,6 +45,9 @@ struct ModuleNode {
   std::vector<ModuleTensor> tensors;
   // Attributes that are neither modules nor None.
   std::set<std::string> other_attributes;
+  // Of these, and of what they hold, what methods write that is no tensor, such
+  // as counters and lists; by what.
+  std::map<std::string, std::string> written_attributes;
   // Holds its children 0, 1, 2 … and nothing else.
   bool is_list = false;
   // `_layerwise_offload_blocks_attrs`, and its deprecated singular.
@@ -78,6 +83,15 @@ struct ModuleTree {
   int64_t parameter_bytes(size_t module) const;
   // Bytes of the storages below a module, each one once.
   int64_t storage_bytes(size_t module) const;
+  // Each tensor object once, with its first path from the root.
+  void for_each_tensor(
+      absl::FunctionRef<void(const ModuleTensor&, const std::string& path)>
+          function) const;
+  // Each module once, with its first path from the root and its dot, if it has
+  // one.
+  void for_each_node(
+      absl::FunctionRef<void(const ModuleNode&, const std::string& prefix)>
+          function) const;
   // A module and all below it, each once.
   std::vector<size_t> subtree(size_t module) const;
 };

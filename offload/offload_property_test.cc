@@ -256,7 +256,7 @@ TEST(OffloadProperty, AnyPipelineFitsItsBudgetAndStaysTheSame) {
       EXPECT_EQ(platform->simulated_device().stats().device.bytes_peak,
                 stats.device_bytes);
       ASSERT_EQ(backend.disable(), absl::OkStatus());
-      EXPECT_EQ(state_of(module), state_of(twin));
+      EXPECT_EQ(state_of(module), package_state_of(twin));
     } else {
       ++refused;
       EXPECT_TRUE(absl::IsResourceExhausted(status) ||

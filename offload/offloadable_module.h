@@ -10,6 +10,7 @@
 #include "offload/component_role.h"
 #include "offload/hook_registry.h"
 #include "offload/module_tree.h"
+#include "offload/written_state.h"
 
 namespace ferry {
 
@@ -67,6 +68,10 @@ class OffloadableModule {
   // The object of a tensor of tree(), by ModuleTensor::identity: what
   // set_data() gives it, the methods see.
   virtual const at::Tensor& tensor(int64_t identity) const = 0;
+
+  // The tensors of tree() that methods write, wherever they are. Who places
+  // the others places it too.
+  virtual WrittenState& written_state() const = 0;
 
   // What forbids to move the state of this pipeline, one sentence without its
   // end each: a part of it that cannot be seen. Constant.

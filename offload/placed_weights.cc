@@ -25,7 +25,7 @@ int64_t image_bytes(const TensorGroup& group) {
 }
 
 int64_t resident_image_bytes(const PlacementPlan& plan) {
-  int64_t bytes = image_bytes(plan.written);
+  int64_t bytes = plan.written == nullptr ? 0 : plan.written->bytes();
   for (const TensorGroup& group : plan.resident) {
     bytes = saturating_add(bytes, image_bytes(group));
   }
@@ -56,8 +56,7 @@ void PlacedWeights::abandon() {
   is_lost_ = is_lost_ || has_shares();
   gathered_.reset();
   if (take_down().ok()) return;
-  // What the device alone has is lost.
-  written_is_unsaved_ = false;
+  stage_ = Stage::kTakingDown;
   (void)take_down();
 }
 
@@ -75,7 +74,6 @@ absl::Status PlacedWeights::place(const PlacementPlan& plan,
   absl::Status status = do_place(plan, shared);
   if (status.ok()) {
     stage_ = Stage::kPlaced;
-    written_is_unsaved_ = true;
     return status;
   }
   if (has_shares()) {
@@ -149,13 +147,12 @@ absl::Status PlacedWeights::reserve_residents(const PlacementPlan& plan) {
   ASSIGN_OR_RETURN(resident_memory_,
                    allocate_on_device(device_, bytes, "resident weights"));
   char* data = resident_memory_.data();
-  const auto add = [&](const TensorGroup& group, AccessKind access) {
-    if (group.tensors.empty()) return;
-    residents_.push_back({nullptr, data, access});
+  for (const TensorGroup& group : plan.resident) {
+    if (group.tensors.empty()) continue;
+    residents_.push_back({nullptr, data});
     data += image_bytes(group);
-  };
-  for (const TensorGroup& group : plan.resident) add(group, AccessKind::kRead);
-  add(plan.written, AccessKind::kWrite);
+  }
+  written_data_ = data;
   return absl::OkStatus();
 }
 
@@ -201,8 +198,9 @@ absl::Status PlacedWeights::attach_all(const PlacementPlan& plan,
     if (group.tensors.empty()) continue;
     ASSIGN_OR_RETURN((resident++)->image, attach(group, shared));
   }
-  if (!plan.written.tensors.empty()) {
-    ASSIGN_OR_RETURN(resident->image, attach(plan.written, nullptr));
+  if (plan.written != nullptr && !plan.written->is_empty()) {
+    RETURN_IF_ERROR(plan.written->pack(device_, torch_device_));
+    written_ = plan.written;
   }
   auto ring = rings_.begin();
   for (const PlacementPlan::Ring& planned : plan.rings) {
@@ -236,19 +234,32 @@ absl::StatusOr<std::unique_ptr<BlockImage>> PlacedWeights::attach(
 
 absl::Status PlacedWeights::load_residents() {
   for (Resident& resident : residents_) {
-    BlockImage& image = *resident.image;
-    RETURN_IF_ERROR(device_.copy_async(copy_stream_.get(),
-                                       {CopyKind::kHostToDevice, resident.data,
-                                        image.host_data(), image.bytes()}));
+    RETURN_IF_ERROR(load(resident.data, resident.image->host_data(),
+                         resident.image->bytes()));
+  }
+  if (written_ != nullptr) {
+    RETURN_IF_ERROR(
+        load(written_data_, written_->host_data(), written_->bytes()));
   }
   RETURN_IF_ERROR(device_.synchronize(copy_stream_.get()));
+  const Stream compute = device_.current_stream();
   for (Resident& resident : residents_) {
     resident.image->bind(resident.data);
-    RETURN_IF_ERROR(device_.mark_access(device_.current_stream(),
-                                        resident.access, resident.data,
-                                        resident.image->bytes()));
+    RETURN_IF_ERROR(device_.mark_access(
+        compute, AccessKind::kRead, resident.data, resident.image->bytes()));
   }
-  return absl::OkStatus();
+  if (written_ == nullptr) return absl::OkStatus();
+  written_->bind(written_data_);
+  if (written_->bytes() == 0) return absl::OkStatus();
+  return device_.mark_access(compute, AccessKind::kWrite, written_data_,
+                             written_->bytes());
+}
+
+absl::Status PlacedWeights::load(char* data, const char* host_data,
+                                 int64_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  return device_.copy_async(copy_stream_.get(),
+                            {CopyKind::kHostToDevice, data, host_data, bytes});
 }
 
 absl::Status PlacedWeights::start_rings() {
@@ -290,10 +301,7 @@ absl::Status PlacedWeights::add_ring_hooks(const PlacementPlan& plan) {
 absl::Status PlacedWeights::add_hooks(const PlacementPlan& plan) {
   RETURN_IF_ERROR(add_ring_hooks(plan));
   AuditHook::Written written;
-  for (const Resident& resident : residents_) {
-    if (resident.access != AccessKind::kWrite) continue;
-    written = {resident.data, resident.image->bytes()};
-  }
+  if (written_ != nullptr) written = {written_data_, written_->bytes()};
   // After the rings' hooks: these may bind what is looked at.
   for (const PlacementPlan::Audit& audit : plan.audits) {
     RETURN_IF_ERROR(add_hook(
@@ -316,14 +324,11 @@ absl::Status PlacedWeights::take_down() {
   if (is_empty()) return absl::OkStatus();
   // A module that runs keeps its hooks, and everything stays.
   RETURN_IF_ERROR(remove_hooks());
+  // That nothing runs any more is what counts, not how it went: all values are
+  // the host's.
+  const absl::Status idle = device_.synchronize();
+  if (stage_ == Stage::kPlaced) RETURN_IF_ERROR(idle);
   stage_ = Stage::kTakingDown;
-  if (written_is_unsaved_) {
-    RETURN_IF_ERROR(save_written());
-    written_is_unsaved_ = false;
-  } else {
-    // Only that nothing runs counts: the values are the host's.
-    (void)device_.synchronize();
-  }
   RETURN_IF_ERROR(release_images());
   RETURN_IF_ERROR(free_memory());
   stage_ = Stage::kEmpty;
@@ -341,20 +346,9 @@ absl::Status PlacedWeights::remove_hooks() {
   return absl::OkStatus();
 }
 
-absl::Status PlacedWeights::save_written() {
-  RETURN_IF_ERROR(device_.synchronize());
-  for (Resident& resident : residents_) {
-    if (resident.access != AccessKind::kWrite) continue;
-    RETURN_IF_ERROR(device_.copy_async(
-        copy_stream_.get(),
-        {CopyKind::kDeviceToHost, resident.image->host_data(), resident.data,
-         resident.image->bytes()}));
-    RETURN_IF_ERROR(device_.synchronize(copy_stream_.get()));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status PlacedWeights::release_images() {
+  if (written_ != nullptr) RETURN_IF_ERROR(written_->release());
+  written_ = nullptr;
   for (Resident& resident : residents_) {
     if (resident.image != nullptr) RETURN_IF_ERROR(release(&resident.image));
   }
@@ -391,6 +385,10 @@ OffloadStats PlacedWeights::stats() const {
   for (const Resident& resident : residents_) {
     if (resident.image != nullptr)
       sum.resident_bytes += resident.image->bytes();
+  }
+  if (written_ != nullptr) {
+    sum.resident_bytes += written_->bytes();
+    sum.h2d_bytes += written_->reset_bytes();
   }
   for (const Ring& ring : rings_) {
     for (const auto& image : ring.images) sum.streamed_bytes += image->bytes();

@@ -22,6 +22,7 @@
 #include "offload/offload_backend.h"
 #include "offload/placement_plan.h"
 #include "offload/tensor_group.h"
+#include "offload/written_state.h"
 #include "platform/device/device.h"
 #include "platform/device/device_arena.h"
 #include "platform/device/platform.h"
@@ -94,7 +95,6 @@ class PlacedWeights {
     std::unique_ptr<BlockImage> image;
     // Bytes of resident_memory_.
     char* data = nullptr;
-    AccessKind access = AccessKind::kRead;
   };
   struct Ring {
     std::vector<std::unique_ptr<BlockImage>> images;
@@ -123,6 +123,8 @@ class PlacedWeights {
   absl::StatusOr<std::unique_ptr<BlockImage>> attach(const TensorGroup& group,
                                                      SharedImages* shared);
   absl::Status load_residents();
+  // Copies an image of what is resident.
+  absl::Status load(char* data, const char* host_data, int64_t bytes);
   absl::Status start_rings();
   absl::Status add_hooks(const PlacementPlan& plan);
   absl::Status add_ring_hooks(const PlacementPlan& plan);
@@ -130,7 +132,6 @@ class PlacedWeights {
                         std::unique_ptr<ModelHook> hook);
 
   absl::Status remove_hooks();
-  absl::Status save_written();
   absl::Status release_images();
   absl::Status release(std::unique_ptr<BlockImage>* image);
   absl::Status free_memory();
@@ -145,6 +146,9 @@ class PlacedWeights {
   StreamLease copy_stream_;
   DeviceArena resident_memory_;
   std::vector<Resident> residents_;
+  // The module's, while it is packed, and its bytes of resident_memory_.
+  WrittenState* written_ = nullptr;
+  char* written_data_ = nullptr;
   // Of the rings, which need no order between them: each has one of its own,
   // where they are few, else they take turns.
   std::vector<StreamLease> ring_streams_;
@@ -158,8 +162,6 @@ class PlacedWeights {
   // What was shared was abandoned.
   bool is_lost_ = false;
   std::vector<InstalledHook> hooks_;
-  // Whether only the device has the values of written state.
-  bool written_is_unsaved_ = false;
 };
 
 }  // namespace ferry

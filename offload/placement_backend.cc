@@ -30,6 +30,7 @@
 #include "offload/module_tree.h"
 #include "offload/plan_resolver.h"
 #include "offload/preflight.h"
+#include "offload/written_state.h"
 #include "platform/base/logging.h"
 #include "platform/base/saturating_math.h"
 #include "platform/base/status_macros.h"
@@ -57,7 +58,7 @@ int64_t held_bytes(const OffloadableModule& module) {
       bytes = saturating_add(bytes, static_cast<int64_t>(storage->nbytes()));
     }
   }
-  return bytes;
+  return bytes + module.written_state().kept_bytes();
 }
 
 // Blocks of DiTs that do not stay.
@@ -233,6 +234,8 @@ absl::StatusOr<int64_t> PlacementBackend::free_bytes() const {
 absl::StatusOr<PlacementBackend::Decision> PlacementBackend::decide(
     OffloadableModule& module) const {
   ASSIGN_OR_RETURN(const int64_t free_bytes, this->free_bytes());
+  // Of what ran before, on the host.
+  RETURN_IF_ERROR(module.written_state().reset());
   ASSIGN_OR_RETURN(Choice choice, choose(module, free_bytes));
   for (const std::string& warning : choice.plan.warnings) {
     log_warning("offload plan", {{"warning", warning}});

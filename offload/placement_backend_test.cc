@@ -73,7 +73,7 @@ class PlacementBackendTest : public testing::Test {
     EXPECT_LE(platform.simulated_device().stats().device.bytes_peak,
               memory_bytes);
     EXPECT_EQ(backend.disable(), absl::OkStatus());
-    EXPECT_EQ(state_of(module), state_of(twin));
+    EXPECT_EQ(state_of(module), package_state_of(twin));
     EXPECT_EQ(platform.simulated_device().violations(),
               std::vector<std::string>());
     return stats;

@@ -5,6 +5,7 @@
 #include "offload/block_ring.h"
 #include "offload/hook_registry.h"
 #include "offload/tensor_group.h"
+#include "offload/written_state.h"
 
 namespace ferry {
 
@@ -29,8 +30,8 @@ struct PlacementPlan {
   };
 
   std::vector<TensorGroup> resident;
-  // Resident, with values that come back when the weights are taken down.
-  TensorGroup written;
+  // Resident, too; the module's.
+  WrittenState* written = nullptr;
   std::vector<Ring> rings;
   std::vector<Audit> audits;
 };

@@ -100,6 +100,7 @@ Generation::Generation(const PipelineParts& parts,
 
 absl::StatusOr<GenerationReport> Generation::run() {
   RETURN_IF_ERROR(check_spec());
+  RETURN_IF_ERROR(parts_.root->begin_generation(spec_.seed()));
   ASSIGN_OR_RETURN(
       latent_shape_,
       parts_.root->latent_shape(num_images_, spec_.height(), spec_.width(), 1));

@@ -49,7 +49,8 @@ class Pipeline {
   // What the package says: tasks, limits, schedulers, defaults and version.
   virtual const v1::Pipeline& description() const = 0;
 
-  // Runs one generation. `spec` has every field that applies filled in and
+  // Runs one generation, which begins with what the package holds and draws what
+  // its seed says, whatever ran before. `spec` has every field that applies filled in and
   // within description(). Errors carry an ErrorInfo:
   //   INVALID_ARGUMENT    INVALID_FIELD, metadata "field": `spec` is not
   //                       within description()

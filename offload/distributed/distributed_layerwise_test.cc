@@ -119,7 +119,7 @@ TEST(DistributedLayerwiseTest, DisabledTogetherTheyHaveOrdinaryTensors) {
     ASSERT_THAT(group.disable(), Each(absl::OkStatus()));
     for (int rank = 0; rank < 3; ++rank) {
       ToyGroup::Rank& mine = group.rank(rank);
-      EXPECT_EQ(state_of(*mine.module), state_of(*mine.twin));
+      EXPECT_EQ(state_of(*mine.module), package_state_of(*mine.twin));
       EXPECT_THAT(mine.module->hook_names(), IsEmpty());
       EXPECT_EQ(mine.platform->simulated_device().stats().device.bytes_in_use,
                 0);
@@ -348,7 +348,7 @@ int expect_identity(ToyGroupOptions options) {
     EXPECT_THAT(group.disable(), Each(absl::OkStatus()));
     for (int rank = 0; rank < options.ranks; ++rank) {
       EXPECT_EQ(state_of(*group.rank(rank).module),
-                state_of(*group.rank(rank).twin));
+                package_state_of(*group.rank(rank).twin));
     }
     EXPECT_THAT(group.violations(), IsEmpty());
   }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "offload/image_layout.h"
+#include "offload/written_state.h"
 #include "platform/base/sha256.h"
 #include "platform/base/version.h"
 
@@ -24,10 +25,8 @@ void add_sample(const ImageLayout::Segment& segment, std::string* text) {
   text->append(data + (segment.bytes - bytes), static_cast<size_t>(bytes));
 }
 
-// Returns the bytes of the group's image. Values that are written are each
-// rank's own.
-int64_t add_group(const TensorGroup& group, bool is_written,
-                  std::string* text) {
+// Returns the bytes of the group's image.
+int64_t add_group(const TensorGroup& group, std::string* text) {
   const ImageLayout layout = plan_image(group.tensors);
   absl::StrAppend(text, group.owner, " ", layout.bytes, "\n");
   for (size_t i = 0; i < group.tensors.size(); ++i) {
@@ -40,7 +39,7 @@ int64_t add_group(const TensorGroup& group, bool is_written,
   }
   for (const ImageLayout::Segment& segment : layout.segments) {
     absl::StrAppend(text, segment.offset, " ", segment.bytes, "\n");
-    if (!is_written) add_sample(segment, text);
+    add_sample(segment, text);
   }
   return layout.bytes;
 }
@@ -51,9 +50,11 @@ std::string schedule_digest(const PlacementPlan& plan, int ranks) {
   std::string text = absl::StrCat(kVersion, " ", ranks, "\n");
   int64_t resident = 0;
   for (const TensorGroup& group : plan.resident) {
-    resident += add_group(group, /*is_written=*/false, &text);
+    resident += add_group(group, &text);
   }
-  resident += add_group(plan.written, /*is_written=*/true, &text);
+  if (plan.written != nullptr) {
+    resident += add_group({"written state", plan.written->tensors()}, &text);
+  }
   int64_t streamed = 0;
   size_t blocks = 0;
   for (const PlacementPlan::Ring& ring : plan.rings) {
@@ -61,7 +62,7 @@ std::string schedule_digest(const PlacementPlan& plan, int ranks) {
                     ring.is_gathered, "\n");
     blocks += ring.blocks.size();
     for (const TensorGroup& block : ring.blocks) {
-      streamed += add_group(block, /*is_written=*/false, &text);
+      streamed += add_group(block, &text);
     }
   }
   return absl::StrCat("version ", kVersion, ", ", plan.rings.size(),

@@ -136,14 +136,15 @@ TEST(SharedImagesTest, DisabledEachHasTensorsOfItsOwn) {
     ASSERT_THAT(group.disable(), Each(absl::OkStatus()));
     for (int rank = 0; rank < kRanks; ++rank) {
       EXPECT_EQ(state_of(*group.rank(rank).module),
-                state_of(*group.rank(rank).twin));
+                package_state_of(*group.rank(rank).twin));
       EXPECT_THAT(group.rank(rank).module->hook_names(), IsEmpty());
     }
   }
   for (const at::Tensor& tensor : group.rank(0).module->all_tensors()) {
     tensor.zero_();
   }
-  EXPECT_EQ(state_of(*group.rank(1).module), state_of(*group.rank(1).twin));
+  EXPECT_EQ(state_of(*group.rank(1).module),
+            package_state_of(*group.rank(1).twin));
   EXPECT_THAT(group.violations(), IsEmpty());
 }
 

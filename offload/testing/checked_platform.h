@@ -61,4 +61,10 @@ inline std::vector<std::string> state_of(const ToyModule& module) {
   return state;
 }
 
+// The same, when what methods wrote has gone back to what it was.
+inline std::vector<std::string> package_state_of(const ToyModule& module) {
+  if (!module.written_state().reset().ok()) return {};
+  return state_of(module);
+}
+
 }  // namespace ferry

@@ -100,6 +100,16 @@ HookRegistry* ToyModule::add_registry(size_t module, const std::string& path) {
   return registry.get();
 }
 
+WrittenState& ToyModule::written_state() const {
+  if (written_ == nullptr) {
+    written_ = std::make_unique<WrittenState>(
+        written_tensors(tree_, [this](int64_t identity) -> const at::Tensor& {
+          return tensor(identity);
+        }));
+  }
+  return *written_;
+}
+
 HookRegistry* ToyModule::hooks(size_t module) {
   const auto registry = registries_.find(module);
   return registry == registries_.end() ? nullptr : registry->second.get();
@@ -114,6 +124,7 @@ void ToyModule::add_tensor(const std::string& path, const std::string& name,
 void ToyModule::add_tensor(size_t module, const std::string& name,
                            const at::Tensor& tensor, const std::string& reason,
                            bool is_written) {
+  written_.reset();
   ModuleTensor entry;
   entry.name = name;
   entry.resident_reason = reason;
@@ -236,6 +247,7 @@ absl::StatusOr<at::Tensor> ToyModule::run_block(
 absl::StatusOr<at::Tensor> ToyModule::run_hooked(
     const OffloadableComponent& component, at::Tensor x,
     const std::vector<size_t>& order) {
+  written_state().keep();
   RETURN_IF_ERROR(component.hooks->pre_forward());
   x = at::tanh(at::matmul(x, read(component.module, 0)));
   std::vector<at::Tensor> views;

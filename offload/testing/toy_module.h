@@ -17,6 +17,7 @@
 #include "offload/hook_registry.h"
 #include "offload/module_tree.h"
 #include "offload/offloadable_module.h"
+#include "offload/written_state.h"
 
 namespace ferry {
 
@@ -75,6 +76,7 @@ class ToyModule final : public OffloadableModule {
   const std::vector<std::string>& obstacles() const override {
     return obstacles_;
   }
+  WrittenState& written_state() const override;
   HookRegistry* hooks(size_t module) override;
   void reset_hooks() override;
 
@@ -129,6 +131,8 @@ class ToyModule final : public OffloadableModule {
   ModuleTree tree_;
   // By identity.
   std::vector<at::Tensor> tensors_;
+  // Null until it is asked for.
+  mutable std::unique_ptr<WrittenState> written_;
   // By module.
   std::map<size_t, std::unique_ptr<HookRegistry>> registries_;
   std::vector<OffloadableComponent> components_;

@@ -45,6 +45,8 @@ ABSL_FLAG(bool, sharded, false, "With --code_only: two files a component.");
 ABSL_FLAG(int, odd_bytes, 0,
           "With --code_only: how far weights are from a multiple of 64 bytes.");
 ABSL_FLAG(bool, tied, false, "The first two blocks have one bias.");
+ABSL_FLAG(std::string, state, "",
+          "What components write, and their results depend on: tiny_state.cc.");
 ABSL_FLAG(int64_t, ballast_bytes, 0,
           "More weights in each block of a DiT; 22000000 in 24 blocks make a "
           "package of 528 MB.");
@@ -94,6 +96,7 @@ int main(int argc, char** argv) {
   options.sharded = absl::GetFlag(FLAGS_sharded);
   options.odd_bytes = absl::GetFlag(FLAGS_odd_bytes);
   options.tied = absl::GetFlag(FLAGS_tied);
+  options.state = absl::GetFlag(FLAGS_state);
   options.ballast_bytes = absl::GetFlag(FLAGS_ballast_bytes);
   options.block_ms = absl::GetFlag(FLAGS_block_ms);
   const absl::Status status =

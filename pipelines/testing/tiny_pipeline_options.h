@@ -65,6 +65,9 @@ struct TinyPipelineOptions {
   bool tied = false;
   // Each DiT has a parameter that it writes in every pass.
   bool writes_parameter = false;
+  // Of tiny_state_kinds() (tiny_pipeline.h): what each DiT, the text encoder
+  // and the VAE write in every pass, and what their results then depend on.
+  std::string state;
   // Float32 bytes of one more parameter in each block of a DiT, all of which
   // every pass reads: makes pipelines of any size.
   int64_t ballast_bytes = 0;

@@ -29,6 +29,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
 #include "absl/time/time.h"
+#include "pipelines/testing/tiny_state.h"
 #include "platform/base/clock.h"
 
 namespace ferry {
@@ -236,6 +237,13 @@ std::string run_again(double timestep) {
                       "x = getattr(self.blocks, \"0\").forward(x, t)\n");
 }
 
+// Gives a component its state. The line that writes it, and changes x.
+std::string remember(const TinyPipelineOptions& options, Module* module) {
+  if (options.state.empty()) return "";
+  add_tiny_state(options.state, module);
+  return "    x = self.remember(x)\n";
+}
+
 Module make_dit(const Unit& unit, const TinyPipelineOptions& options) {
   std::vector<Module> blocks;
   for (int i = 0; i < options.blocks; ++i) {
@@ -264,7 +272,7 @@ def forward(self, latents, timestep, text):
     t = t.to(latents.dtype) + text.unsqueeze(1)
 )",
       run_blocks("blocks", options.block_order, options.blocks),
-      run_again(options.again_below_timestep), R"(
+      run_again(options.again_below_timestep), remember(options, &dit), R"(
     x = torch.matmul(x, self.proj_out)
 )",
       options.writes_parameter ? "    x = x + self.passes.sum() * 0.001\n" : "",
@@ -307,18 +315,21 @@ Module make_text_encoder(const Unit& unit, const TinyPipelineOptions& options) {
     x = torch.embedding(self.table, ids)
     t = x.mean(1).unsqueeze(1)
 )",
-                              run_stacks, pool));
+                              run_stacks, remember(options, &encoder), pool));
   return encoder;
 }
 
-Module make_vae(const Unit& unit) {
+Module make_vae(const Unit& unit, const TinyPipelineOptions& options) {
   Module vae = make_module(unit, "Vae");
   vae.register_parameter("weight", weights({3, 4, 1, 1}, 0.5), false);
-  vae.define(R"(
+  vae.define(absl::StrCat(R"(
 def forward(self, latents):
-    x = torch.sigmoid(torch.conv2d(latents, self.weight))
+    x = torch.conv2d(latents, self.weight)
+)",
+                          remember(options, &vae), R"(
+    x = torch.sigmoid(x)
     return x.repeat_interleave(8, 2).repeat_interleave(8, 3)
-)");
+)"));
   return vae;
 }
 
@@ -397,7 +408,7 @@ Module make_tiny_root(const TinyPipelineOptions& options) {
   const auto unit = std::make_shared<CompilationUnit>();
   Module root = make_module(unit, "Pipeline");
   root.register_module("text_encoder", make_text_encoder(unit, options));
-  root.register_module("vae", make_vae(unit));
+  root.register_module("vae", make_vae(unit, options));
   root.register_module("transformer", make_dit(unit, options));
   if (options.dits == 2) {
     root.register_module("transformer_2", make_dit(unit, options));

@@ -338,6 +338,7 @@ TEST_F(AttachWeightsTest, WrittenParametersAreCopies) {
   }
   const auto root = RootModule::load(directory_, "pipeline.pt", options);
   ASSERT_TRUE(root.ok()) << root.status();
+  ASSERT_EQ((*root)->begin_generation(1), absl::OkStatus());
   const OffloadableModule& module = (*root)->offloadable_module();
   int copied = 0;
   int mapped = 0;

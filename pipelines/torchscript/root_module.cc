@@ -7,14 +7,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "offload/mapped_storage.h"
 #include "offload/module_discovery.h"
 #include "offload/module_tree.h"
+#include "offload/torch_status.h"
 #include "pipelines/torchscript/attach_weights.h"
 #include "pipelines/torchscript/method_signatures.h"
 #include "pipelines/torchscript/module_tree_reader.h"
 #include "pipelines/torchscript/parameters.h"
-#include "offload/torch_status.h"
+#include "pipelines/torchscript/seed_generators.h"
 #include "pipelines/torchscript/torchscript_module.h"
 #include "platform/base/status_macros.h"
 
@@ -91,8 +91,16 @@ class RootModule::Impl {
     weight_ = first_tensor(tree, first_dit);
     ASSIGN_OR_RETURN(module_,
                      TorchscriptModule::create(std::move(tree), discovery));
-    copy_written_state();
     return absl::OkStatus();
+  }
+
+  absl::Status begin_generation(int64_t seed) {
+    absl::Status status;
+    RETURN_IF_ERROR(call_torch("the package's state", [&] {
+      status = module_->reset_state();
+      seed_generators(seed, device());
+    }));
+    return status;
   }
 
   // Runs a method; after an error the hooks are as between passes.
@@ -100,6 +108,7 @@ class RootModule::Impl {
                                    std::vector<c10::IValue> arguments) {
     c10::IValue result;
     const absl::Status status = call_torch(method, [&] {
+      module_->keep_state();
       // What one method leaves switched on is not the next one's.
       const c10::AutoGradMode no_grad(false);
       result = root_.get_method(method)(std::move(arguments));
@@ -118,17 +127,6 @@ class RootModule::Impl {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
-  // What methods write cannot be a file.
-  void copy_written_state() {
-    for (const ModuleNode& node : module_->tree().nodes) {
-      for (const ModuleTensor& entry : node.tensors) {
-        if (!entry.is_written) continue;
-        const at::Tensor& tensor = module_->tensor(entry.identity);
-        copy_to_memory(tensor.storage().unsafeGetStorageImpl());
-      }
-    }
-  }
-
   // Constant after prepare().
   torch::jit::Module root_;
   std::unique_ptr<TorchscriptModule> module_;
@@ -200,6 +198,10 @@ absl::StatusOr<std::vector<int64_t>> RootModule::latent_shape(int64_t batch,
   ASSIGN_OR_RETURN(const c10::IValue result,
                    impl_->call("latent_shape", {batch, height, width, frames}));
   return result.toIntVector();
+}
+
+absl::Status RootModule::begin_generation(int64_t seed) {
+  return impl_->begin_generation(seed);
 }
 
 c10::Device RootModule::device() const { return impl_->device(); }

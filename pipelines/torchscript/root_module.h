@@ -43,13 +43,20 @@ class RootModule {
   };
 
   // Reads `package/file`, and the weight files; errors name the file.
-  // Parameters see weight files where they are mapped, but for those that
-  // methods write.
+  // Parameters see weight files where they are mapped; those that methods write
+  // until the first method runs.
   static absl::StatusOr<std::unique_ptr<RootModule>> load(
       const std::filesystem::path& package, const std::string& file,
       const Options& options);
 
   ~RootModule();
+
+  // Brings back what the package holds of all that methods write (buffers,
+  // attributes, lists, dicts), and seeds LibTorch's global generators for this
+  // generation (seed_generators.h): whatever ran before, equal calls that
+  // follow return equal bytes. State lives on from call to call until the next
+  // one. The device's errors.
+  absl::Status begin_generation(int64_t seed);
 
   // Inputs are brought to the device of the weights; results lie there.
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "offload/tensor_group.h"
 #include "pipelines/torchscript/state_uses.h"
+#include "pipelines/torchscript/written_attributes.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {
@@ -67,7 +68,8 @@ void annotate_uses(const Discovery& discovery, TorchscriptTree* tree) {
   for (ModuleNode& node : tree->tree.nodes) {
     for (ModuleTensor& entry : node.tensors) {
       const at::Tensor& tensor = tree->tensors.at(entry.identity);
-      if (entry.storage < 0) continue;
+      // Those of no elements may be given some.
+      if (!tensor.has_storage() || tensor.is_meta()) continue;
       const auto use =
           uses.storages.find(tensor.storage().unsafeGetStorageImpl());
       if (use == uses.storages.end()) continue;
@@ -79,21 +81,40 @@ void annotate_uses(const Discovery& discovery, TorchscriptTree* tree) {
   }
 }
 
+AttributeSnapshot read_attributes(const TorchscriptTree& tree) {
+  std::set<const void*> known;
+  for (const auto& [identity, tensor] : tree.tensors) {
+    known.insert(tensor.unsafeGetTensorImpl());
+  }
+  return {tree.modules[0], [&](const at::Tensor& tensor) {
+            return known.count(tensor.unsafeGetTensorImpl()) > 0;
+          }};
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TorchscriptModule>> TorchscriptModule::create(
     TorchscriptTree tree, const Discovery& discovery) {
   // Before the hook points are there: they would count as uses.
   annotate_uses(discovery, &tree);
+  find_written_attributes(&tree);
+  AttributeSnapshot attributes = read_attributes(tree);
   std::unique_ptr<TorchscriptModule> module(
-      new TorchscriptModule(std::move(tree), discovery));
+      new TorchscriptModule(std::move(tree), std::move(attributes), discovery));
   ASSIGN_OR_RETURN(module->hook_points_, HookPoints::insert(module->targets_));
   return module;
 }
 
 TorchscriptModule::TorchscriptModule(TorchscriptTree tree,
+                                     AttributeSnapshot attributes,
                                      const Discovery& discovery)
-    : tree_(std::move(tree)) {
+    : tree_(std::move(tree)),
+      written_(std::make_unique<WrittenState>(
+          written_tensors(tree_.tree,
+                          [this](int64_t identity) -> const at::Tensor& {
+                            return tensor(identity);
+                          }))),
+      attributes_(std::move(attributes)) {
   for (const DiscoveredComponent& found : discovery.components) {
     components_.push_back(add_component(found));
   }
@@ -142,6 +163,19 @@ HookRegistry* TorchscriptModule::add_target(const std::string& path,
 HookRegistry* TorchscriptModule::hooks(size_t module) {
   const auto registry = registries_.find(module);
   return registry == registries_.end() ? nullptr : registry->second.get();
+}
+
+void TorchscriptModule::keep_state() {
+  written_->keep();
+  attributes_.keep();
+}
+
+absl::Status TorchscriptModule::reset_state() {
+  keep_state();
+  // What attributes hold goes first: it may be large, and be memory of the
+  // device.
+  RETURN_IF_ERROR(attributes_.restore());
+  return written_->reset();
 }
 
 void TorchscriptModule::reset_hooks() {

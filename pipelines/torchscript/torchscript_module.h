@@ -7,9 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "offload/module_discovery.h"
 #include "offload/offloadable_module.h"
+#include "offload/written_state.h"
+#include "pipelines/torchscript/attribute_snapshot.h"
 #include "pipelines/torchscript/hook_points.h"
 #include "pipelines/torchscript/module_tree_reader.h"
 
@@ -37,17 +40,28 @@ class TorchscriptModule : public OffloadableModule {
   const std::vector<std::string>& obstacles() const override {
     return obstacles_;
   }
+  WrittenState& written_state() const override { return *written_; }
   HookRegistry* hooks(size_t module) override;
   void reset_hooks() override;
 
+  // Remembers what the package holds; before any method runs.
+  void keep_state();
+  // Brings it back: all that methods have written, be it tensors, attributes or
+  // what is in lists and dicts. The device's errors; throws what LibTorch
+  // throws.
+  absl::Status reset_state();
+
  private:
-  TorchscriptModule(TorchscriptTree tree, const Discovery& discovery);
+  TorchscriptModule(TorchscriptTree tree, AttributeSnapshot attributes,
+                    const Discovery& discovery);
 
   // Makes the registry of a module, once.
   HookRegistry* add_target(const std::string& path, size_t module);
   OffloadableComponent add_component(const DiscoveredComponent& found);
 
   const TorchscriptTree tree_;
+  const std::unique_ptr<WrittenState> written_;
+  AttributeSnapshot attributes_;
   // By module.
   std::map<size_t, std::unique_ptr<HookRegistry>> registries_;
   std::vector<HookTarget> targets_;

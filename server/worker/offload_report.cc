@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -10,8 +12,10 @@
 #include "absl/strings/string_view.h"
 #include "offload/component_role.h"
 #include "offload/held_weights.h"
+#include "offload/module_tree.h"
 #include "offload/offload_stats.h"
 #include "offload/resolved_plan.h"
+#include "offload/written_state.h"
 #include "platform/device/device.h"
 #include "platform/device/device_stats.h"
 #include "server/core/proto_time.h"
@@ -23,6 +27,7 @@ namespace {
 constexpr size_t kMostNotes = 8;
 // As offload_report.proto says.
 constexpr size_t kMostHeld = 100;
+constexpr int64_t kMostWritten = 100;
 
 absl::string_view placement_of(const PlannedComponent& component,
                                OffloadStrategy strategy) {
@@ -90,6 +95,35 @@ void report_held(const ResolvedPlan& plan, v1::OffloadReport* report) {
   report->set_held_bytes(total_bytes(held));
 }
 
+void report_written(const OffloadableModule& module,
+                    v1::OffloadReport* report) {
+  int64_t count = 0;
+  const auto add = [&](std::string path, int64_t bytes,
+                       const std::string& reason) {
+    if (++count > kMostWritten) return;
+    v1::WrittenState& entry = *report->add_written_state();
+    entry.set_path(std::move(path));
+    entry.set_bytes(bytes);
+    entry.set_reason(reason);
+  };
+  module.tree().for_each_node(
+      [&](const ModuleNode& node, const std::string& prefix) {
+        std::set<std::string> tensors;
+        for (const ModuleTensor& tensor : node.tensors) {
+          if (!tensor.is_written) continue;
+          tensors.insert(tensor.name);
+          add(absl::StrCat(prefix, tensor.name), tensor.bytes,
+              tensor.resident_reason);
+        }
+        for (const auto& [name, reason] : node.written_attributes) {
+          if (tensors.count(name) == 0)
+            add(absl::StrCat(prefix, name), 0, reason);
+        }
+      });
+  report->set_written_count(count);
+  report->set_written_bytes(module.written_state().bytes());
+}
+
 void report_plan(const OffloadBackend& backend, v1::OffloadReport* report) {
   const ResolvedPlan& plan = *backend.plan();
   for (v1::ComponentReport& entry : *report->mutable_components()) {
@@ -151,9 +185,10 @@ v1::OffloadReport make_offload_report(const OffloadableModule& module,
     bytes += component.bytes;
   }
   report.set_resident_bytes(bytes);
+  report_written(module, &report);
   if (platform.name() == "cpu") {
     // Device memory is host memory.
-    report.set_host_bytes(bytes);
+    report.set_host_bytes(bytes + module.written_state().kept_bytes());
     report.set_host_memory("pageable");
   }
   if (choice.backend != nullptr && choice.backend->plan() != nullptr) {

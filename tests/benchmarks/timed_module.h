@@ -14,6 +14,7 @@
 #include "offload/hook_registry.h"
 #include "offload/module_tree.h"
 #include "offload/offloadable_module.h"
+#include "offload/written_state.h"
 
 namespace ferry {
 
@@ -68,6 +69,7 @@ class TimedModule final : public OffloadableModule {
   const std::vector<std::string>& obstacles() const override {
     return obstacles_;
   }
+  WrittenState& written_state() const override { return *written_; }
   HookRegistry* hooks(size_t module) override { return hooks_[module].get(); }
   void reset_hooks() override;
 
@@ -85,6 +87,9 @@ class TimedModule final : public OffloadableModule {
   ModuleTree tree_;
   // By identity.
   std::vector<at::Tensor> tensors_;
+  // Nothing.
+  const std::unique_ptr<WrittenState> written_ =
+      std::make_unique<WrittenState>();
   // By module.
   std::vector<std::unique_ptr<HookRegistry>> hooks_;
   std::vector<OffloadableComponent> components_;

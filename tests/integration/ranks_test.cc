@@ -202,6 +202,32 @@ TEST_F(RanksTest, OffloadByThemselves) {
   EXPECT_EQ(after.host_bytes(), before.host_bytes());
 }
 
+// What one request writes or draws is no other one's, whichever rank it came
+// to.
+TEST_F(RanksTest, EqualRequestsGiveEqualPictures) {
+  const std::string gathers =
+      " layer_options { component: \"dit\" weight_transfer: \"allgather\" }";
+  for (const char* state : {"buffer", "list", "dropout"}) {
+    SCOPED_TRACE(state);
+    const std::string package = make_package({absl::StrCat("--state=", state)});
+    const std::vector<std::string> expected = pictures_of_one_rank(3, package);
+    for (const std::string& transfer : {std::string(), gathers}) {
+      const std::string config = write_config(
+          absl::StrCat("ranks: 2 offload { mode: \"layer\" components: \"dit\"",
+                       transfer, " }"),
+          package);
+      Daemon daemon({{},
+                     {"--config=" + config, "--platform=simulated",
+                      "--simulated_check"}});
+      ASSERT_TRUE(daemon.wait_until_ready()) << daemon.log();
+      for (int round = 0; round < 3; ++round) {
+        EXPECT_EQ(pictures(daemon, 3), expected);
+      }
+      expect_closes(daemon);
+    }
+  }
+}
+
 // Each rank holds a part of the transformer, and they gather its blocks.
 TEST_F(RanksTest, ShareOneCopyOfTheWeights) {
   const std::vector<std::string> expected = pictures_of_one_rank(6);

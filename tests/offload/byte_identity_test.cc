@@ -96,11 +96,14 @@ class ByteIdentityTest : public testing::Test {
     const auto outputs = pipeline_->generate(wanted.input);
     ASSERT_TRUE(outputs.ok()) << outputs.status();
     EXPECT_TRUE(bytes_of(*outputs) == output);
+    // What nobody writes may not be on the device.
+    if (wanted.writes_state()) {
+      EXPECT_TRUE(bytes_of(pipeline_->written_state()) == written);
+    }
     const OffloadStats stats = backend.stats();
-    EXPECT_EQ(stats.h2d_bytes > 0, wanted.streams());
+    EXPECT_EQ(stats.streamed_bytes > 0, wanted.streams());
     EXPECT_GE(stats.h2d_bytes, stats.streamed_bytes);
     ASSERT_EQ(backend.disable(), absl::OkStatus());
-    EXPECT_TRUE(bytes_of(pipeline_->written_state()) == written);
     EXPECT_EQ(platform_.simulated_device().stats().device.bytes_in_use, 0);
   }
 
@@ -127,18 +130,15 @@ class ByteIdentityTest : public testing::Test {
 
   void check(const StreamCase& wanted) {
     ASSERT_NO_FATAL_FAILURE(make_pipeline(wanted));
-    pipeline_->restore_state();
     const auto resident = pipeline_->generate(wanted.input);
     ASSERT_TRUE(resident.ok()) << resident.status();
     const std::string output = bytes_of(*resident);
     const std::string written = bytes_of(pipeline_->written_state());
     EXPECT_TRUE(digests_.insert(sha256_hex(output)).second);
     const auto backend = make_backend(wanted);
-    pipeline_->restore_state();
     std::string block;
     ASSERT_NO_FATAL_FAILURE(
         expect_same(wanted, *backend, output, written, &block));
-    pipeline_->restore_state();
     pipeline_->flip_byte(block);
     ASSERT_NO_FATAL_FAILURE(expect_another(wanted, *backend, output));
     pipeline_->flip_byte(block);

@@ -19,7 +19,7 @@ std::vector<RankPolicy> draw_policies(const RandomProgram& program);
 
 // What a program gives, one generation after the other, each with LibTorch's
 // global generator at a seed of its own: the bytes of everything that Root's
-// methods return. State lives on from one to the next.
+// methods return. Each begins with the state that the program is loaded with.
 using ProgramBytes = std::vector<std::string>;
 inline constexpr int kProgramGenerations = 3;
 

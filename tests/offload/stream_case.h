@@ -85,6 +85,11 @@ struct StreamCase {
     return strategy == Strategy::kModelLevel ||
            block_count - resident_blocks() > 1;
   }
+  // Traces cannot set attributes.
+  bool writes_state() const {
+    return writes != Writes::kNothing &&
+           !(writes == Writes::kAttribute && blocks == Blocks::kTraced);
+  }
   bool has_second_dit() const {
     return others == Others::kDit || others == Others::kBoth;
   }

@@ -25,9 +25,7 @@ StreamPipeline::StreamPipeline(const StreamCase& wanted,
                                torch::jit::Module root)
     : case_(wanted), root_(std::move(root)) {
   for (const auto& item : root_.named_modules()) {
-    if (!item.value.hasattr("memory")) continue;
-    const at::Tensor tensor = item.value.attr("memory").toTensor();
-    memories_.push_back({item.value, tensor, tensor.clone()});
+    if (item.value.hasattr("memory")) blocks_.push_back(item.value);
   }
 }
 
@@ -46,6 +44,7 @@ absl::StatusOr<std::unique_ptr<StreamPipeline>> StreamPipeline::create(
 
 absl::StatusOr<std::vector<at::Tensor>> StreamPipeline::generate(
     uint64_t input) {
+  RETURN_IF_ERROR(module_->reset_state());
   at::Generator generator = at::detail::createCPUGenerator(input);
   const at::Tensor first =
       at::randn({2, kStreamWidth}, generator, at::TensorOptions(at::kFloat));
@@ -79,13 +78,6 @@ absl::StatusOr<at::Tensor> StreamPipeline::denoise(const at::Tensor& latents,
   return status;
 }
 
-void StreamPipeline::restore_state() {
-  for (Memory& memory : memories_) {
-    memory.block.setattr("memory", memory.tensor);
-    memory.tensor.copy_(memory.values);
-  }
-}
-
 void StreamPipeline::flip_byte(const std::string& block) {
   torch::jit::Module module = root_;
   for (const absl::string_view name : absl::StrSplit(block, '.')) {
@@ -98,8 +90,8 @@ void StreamPipeline::flip_byte(const std::string& block) {
 
 std::vector<at::Tensor> StreamPipeline::written_state() const {
   std::vector<at::Tensor> state;
-  for (const Memory& memory : memories_) {
-    state.push_back(memory.block.attr("memory").toTensor().clone());
+  for (const torch::jit::Module& block : blocks_) {
+    state.push_back(block.attr("memory").toTensor().clone());
   }
   return state;
 }

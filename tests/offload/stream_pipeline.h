@@ -25,14 +25,13 @@ class StreamPipeline {
 
   OffloadableModule& module() { return *module_; }
 
-  // Three steps of two passes each, over latents that `input` seeds. A failing
+  // Begins with the state that the pipeline was made with. Three steps of two
+  // passes each, over latents that `input` seeds. A failing
   // pipeline fails in the second step, and goes on. Everything that came out.
   absl::StatusOr<std::vector<at::Tensor>> generate(uint64_t input);
-  // What the methods wrote goes back to what it was. REQUIRES: not offloaded.
-  void restore_state();
   // Changes a byte of a block, or changes it back. REQUIRES: not offloaded.
   void flip_byte(const std::string& block);
-  // The values of everything that the methods wrote.
+  // The values of everything that the methods wrote since then.
   std::vector<at::Tensor> written_state() const;
 
  private:
@@ -44,13 +43,8 @@ class StreamPipeline {
   const StreamCase case_;
   const torch::jit::Module root_;
   std::unique_ptr<TorchscriptModule> module_;
-  // Each block's `memory`: the block, the tensor it had, its values.
-  struct Memory {
-    torch::jit::Module block;
-    at::Tensor tensor;
-    at::Tensor values;
-  };
-  std::vector<Memory> memories_;
+  // Those with a `memory`.
+  std::vector<torch::jit::Module> blocks_;
 };
 
 }  // namespace ferry
