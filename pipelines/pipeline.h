@@ -49,9 +49,9 @@ class Pipeline {
   // What the package says: tasks, limits, schedulers, defaults and version.
   virtual const v1::Pipeline& description() const = 0;
 
-  // Runs one generation, which begins with what the package holds and draws what
-  // its seed says, whatever ran before. `spec` has every field that applies filled in and
-  // within description(). Errors carry an ErrorInfo:
+  // Runs one generation, which begins with what the package holds and draws
+  // what its seed says, whatever ran before. `spec` has every field that
+  // applies filled in and within description(). Errors carry an ErrorInfo:
   //   INVALID_ARGUMENT    INVALID_FIELD, metadata "field": `spec` is not
   //                       within description()
   //   CANCELLED           is_cancelled() was true

@@ -6,10 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
+#include "offload/torch_status.h"
 #include "pipelines/testing/code_only.h"
 #include "pipelines/testing/tiny_root.h"
 #include "pipelines/tokenizers/testing/sentencepiece_model_writer.h"
-#include "offload/torch_status.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {

@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "pipelines/torchscript/ivalue_output.h"
 #include "offload/torch_status.h"
+#include "pipelines/torchscript/ivalue_output.h"
 #include "platform/base/mutex.h"
 #include "platform/base/status_macros.h"
 

@@ -22,9 +22,9 @@
 #include "offload/forward_output.h"
 #include "offload/hook_registry.h"
 #include "offload/model_hook.h"
+#include "offload/torch_status.h"
 #include "pipelines/testing/tiny_root.h"
 #include "pipelines/torchscript/torch_settings.h"
-#include "offload/torch_status.h"
 
 namespace ferry {
 namespace {
