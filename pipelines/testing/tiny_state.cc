@@ -159,7 +159,7 @@ const std::map<std::string, Kind>& kinds() {
 )"}},
       {"transposed", {buffer("grid", at::arange(6.0).reshape({2, 3})), R"(
     self.grid.transpose_(0, 1)
-    s = self.grid[0].sum()
+    s = self.grid[1].sum()
 )"}},
       {"set", {buffer("seen", at::zeros({2})), R"(
     self.seen.set_(self.seen * 0.5 + m + 1.0)

@@ -65,14 +65,6 @@ absl::StatusOr<std::vector<at::Tensor>> generate(
   return outputs;
 }
 
-// Whether a generation may find what the one before has written.
-bool keeps_state(const RandomProgram& program) {
-  return program.oddities.count(ProgramOddity::kWrites) > 0 ||
-         program.oddities.count(ProgramOddity::kSilentWrites) > 0 ||
-         program.oddities.count(ProgramOddity::kSilentWriters) > 0 ||
-         program.oddities.count(ProgramOddity::kStores) > 0;
-}
-
 std::string joined_bytes(const std::vector<at::Tensor>& tensors) {
   std::string bytes;
   for (const at::Tensor& tensor : tensors) bytes += bytes_of(tensor);
@@ -222,13 +214,10 @@ std::optional<RankPolicy> make_policy(const RandomProgram& program, size_t way,
 absl::StatusOr<ProgramBytes> run_resident(
     const RandomProgram& program, std::map<std::string, int>* operators) {
   ProgramBytes bytes;
-  torch::jit::Module root;
   for (int g = 0; g < kProgramGenerations; ++g) {
     // Loaded again it has the state that it is loaded with.
-    if (g == 0 || keeps_state(program)) {
-      RETURN_IF_ERROR(
-          call_torch("load", [&] { root = load_program(program); }));
-    }
+    torch::jit::Module root;
+    RETURN_IF_ERROR(call_torch("load", [&] { root = load_program(program); }));
     if (operators != nullptr) *operators = count_operators(root);
     ASSIGN_OR_RETURN(const std::vector<at::Tensor> outputs,
                      generate(root, program, g, [] {}));
