@@ -173,6 +173,13 @@ void PassEngine::vote() {
   absl::StatusOr<std::vector<int>> wanted = exchange_wishes(mine);
   mutex_.lock();
   if (!wanted.ok()) return fail(wanted.status());
+  // It comes from the other ranks.
+  const int rings = protocol_.components();
+  if (!wanted->empty() && wanted->back() >= rings) {
+    return fail(absl::InternalError(
+        absl::StrCat("another rank wants ring ", wanted->back(),
+                     ", and this one has ", rings)));
+  }
   protocol_.end_vote(*std::move(wanted));
   changed_.notify_all();
 }

@@ -4,15 +4,22 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "platform/base/check.h"
 
 namespace ferry {
 
 PassProtocol::PassProtocol(std::vector<int> blocks, int slots)
-    : blocks_(std::move(blocks)), slots_(static_cast<size_t>(slots)) {}
+    : blocks_(std::move(blocks)), slots_(static_cast<size_t>(slots)) {
+  FERRY_CHECK_GE(slots, 1);
+  for (const int count : blocks_) FERRY_CHECK_GE(count, 1);
+}
 
 // --- The step thread
 
 void PassProtocol::ask(int component, int prediction) {
+  FERRY_CHECK_EQ(step_, Step::kLocal);
+  FERRY_CHECK(is_component(component));
+  FERRY_CHECK(prediction == kNone || is_component(prediction));
   step_ = Step::kAsking;
   asked_ = component;
   prediction_after_ = prediction;
@@ -28,6 +35,7 @@ void PassProtocol::ask(int component, int prediction) {
 }
 
 absl::Status PassProtocol::want_block(int block) {
+  FERRY_CHECK(is_granted());
   if (in_use_ != kNone) {
     return absl::FailedPreconditionError(
         absl::StrCat("block ", block, " runs inside of block ",
@@ -55,17 +63,27 @@ std::optional<int> PassProtocol::wanted_slot() const {
 }
 
 void PassProtocol::begin_use() {
-  in_use_ = *wanted_slot();
+  FERRY_CHECK_EQ(in_use_, kNone);
+  const std::optional<int> slot = wanted_slot();
+  FERRY_CHECK(slot.has_value());
+  in_use_ = *slot;
   slots_[static_cast<size_t>(in_use_)].state = SlotState::kInUse;
 }
 
 void PassProtocol::end_use() {
+  FERRY_CHECK_NE(in_use_, kNone);
   slots_[static_cast<size_t>(in_use_)] = Slot();
   in_use_ = kNone;
   ++first_needed_;
 }
 
 void PassProtocol::end_pass() {
+  FERRY_CHECK(is_granted());
+  FERRY_CHECK_EQ(in_use_, kNone);
+  leave_pass();
+}
+
+void PassProtocol::leave_pass() {
   step_ = Step::kLocal;
   free_slots(granted_pass_, std::numeric_limits<int>::max());
   if (transport_ == Transport::kPass && role_ == Role::kComputing) {
@@ -76,7 +94,7 @@ void PassProtocol::end_pass() {
 
 void PassProtocol::withdraw() {
   prediction_ = kNone;
-  if (step_ == Step::kComputing) end_pass();
+  if (step_ == Step::kComputing) leave_pass();
   step_ = Step::kLocal;
   // A request that follows may have it.
   if (is_undecided()) role_ = Role::kOpen;
@@ -142,11 +160,14 @@ PassProtocol::Work PassProtocol::next_yield() const {
 }
 
 int PassProtocol::begin_vote() {
+  FERRY_CHECK_EQ(transport_, Transport::kToVote);
   transport_ = Transport::kVoting;
   return step_ == Step::kAsking ? asked_ : prediction_;
 }
 
 void PassProtocol::end_vote(std::vector<int> wanted) {
+  FERRY_CHECK_EQ(transport_, Transport::kVoting);
+  for (const int component : wanted) FERRY_CHECK(is_component(component));
   wanted_ = std::move(wanted);
   wanted_index_ = 0;
   if (!wanted_.empty()) {
@@ -160,6 +181,7 @@ void PassProtocol::end_vote(std::vector<int> wanted) {
 
 void PassProtocol::begin_gather() {
   const Work work = next();
+  FERRY_CHECK_EQ(work.kind, WorkKind::kGather);
   filling_ = work.slot;
   slots_[static_cast<size_t>(filling_)] = {SlotState::kFilling, pass_,
                                            work.block};
@@ -167,6 +189,7 @@ void PassProtocol::begin_gather() {
 }
 
 void PassProtocol::end_gather() {
+  FERRY_CHECK(is_gathering());
   Slot& slot = slots_[static_cast<size_t>(filling_)];
   filling_ = kNone;
   if (is_needed(slot.block)) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "platform/base/check.h"
 
 namespace ferry {
 
@@ -91,7 +92,10 @@ class PassProtocol {
   // Whether the pass that was asked for can be computed.
   bool is_granted() const { return step_ == Step::kComputing; }
   // Which of the passes that is, from 1. REQUIRES: granted.
-  int64_t granted_pass() const { return granted_pass_; }
+  int64_t granted_pass() const {
+    FERRY_CHECK(is_granted());
+    return granted_pass_;
+  }
   // The next block that it runs; blocks before it are skipped. Only forwards:
   // FAILED_PRECONDITION, what is left of the pass cannot give it; nothing
   // changes. REQUIRES: granted.
@@ -125,7 +129,7 @@ class PassProtocol {
   // next() says so.
   int begin_vote();
   // `wanted` has the components that any rank wants, ascending. REQUIRES:
-  // begin_vote().
+  // begin_vote(), and components they are.
   void end_vote(std::vector<int> wanted);
   // The gather that next() names is being given to the device. REQUIRES: next()
   // says so.
@@ -140,6 +144,8 @@ class PassProtocol {
 
   // Whether no wave is open for it.
   bool is_idle() const { return transport_ == Transport::kIdle; }
+  // How many there are.
+  int components() const { return static_cast<int>(blocks_.size()); }
   // Passes that have begun: the number of the current one.
   int64_t passes() const { return pass_; }
 
@@ -168,6 +174,10 @@ class PassProtocol {
     return transport_ == Transport::kPass &&
            (role_ == Role::kHeld || role_ == Role::kOpen);
   }
+  bool is_component(int component) const {
+    return component >= 0 && component < components();
+  }
+  void leave_pass();
   Work next_yield() const;
   void begin_pass();
   // Goes on when the pass needs nothing more of this rank.

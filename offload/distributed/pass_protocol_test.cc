@@ -304,5 +304,29 @@ TEST(PassProtocolTest, WithdrawnInTheMiddleItGathersOn) {
   EXPECT_EQ(protocol.begin_vote(), kNone);
 }
 
+// What would index what is not there.
+TEST(PassProtocolDeathTest, BrokenContractsEndTheProcess) {
+  EXPECT_DEATH(PassProtocol({3}, 0), "check failed: slots >= 1 \\(0 and 1\\)");
+  EXPECT_DEATH(PassProtocol({3, 0}, 2), "count >= 1 \\(0 and 1\\)");
+  PassProtocol protocol = make_protocol();
+  EXPECT_DEATH(protocol.ask(2, kNone), "is_component\\(component\\)");
+  EXPECT_DEATH(protocol.ask(-1, kNone), "is_component\\(component\\)");
+  EXPECT_DEATH(protocol.ask(0, 2), "is_component\\(prediction\\)");
+  EXPECT_DEATH((void)protocol.granted_pass(), "is_granted");
+  EXPECT_DEATH((void)protocol.want_block(0), "is_granted");
+  EXPECT_DEATH(protocol.begin_use(), "slot.has_value");
+  EXPECT_DEATH(protocol.end_use(), "in_use_ != kNone");
+  EXPECT_DEATH(protocol.end_pass(), "is_granted");
+  EXPECT_DEATH((void)protocol.begin_vote(), "transport_ == Transport::kToVote");
+  EXPECT_DEATH(protocol.end_vote({}), "transport_ == Transport::kVoting");
+  EXPECT_DEATH(protocol.begin_gather(), "work.kind == WorkKind::kGather");
+  EXPECT_DEATH(protocol.end_gather(), "is_gathering");
+  protocol.ask(0, kNone);
+  EXPECT_DEATH(protocol.ask(0, kNone), "step_ == Step::kLocal");
+  protocol.start_wave(1);
+  (void)protocol.begin_vote();
+  EXPECT_DEATH(protocol.end_vote({kFirst, 2}), "is_component\\(component\\)");
+}
+
 }  // namespace
 }  // namespace ferry

@@ -6,6 +6,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "platform/base/check.h"
 
 namespace ferry {
 namespace {
@@ -17,6 +18,7 @@ constexpr char kSeparator = '\0';
 }  // namespace
 
 absl::Status with_error_info(absl::Status status, const ErrorInfo& info) {
+  FERRY_CHECK(!status.ok());
   std::string payload = info.reason;
   for (const auto& [key, value] : info.metadata) {
     payload += kSeparator;

@@ -3,15 +3,19 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "platform/base/check.h"
+
 namespace ferry {
 
 size_t utf8_lead_length(absl::string_view text) {
+  FERRY_CHECK(!text.empty());
   const uint8_t lead = static_cast<uint8_t>(text.front());
   const size_t length = lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
   return std::min(length, text.size());
 }
 
 size_t utf8_valid_length(absl::string_view text) {
+  FERRY_CHECK(!text.empty());
   const uint8_t lead = static_cast<uint8_t>(text.front());
   if (lead < 0x80) return 1;
   if (lead < 0xC2 || lead > 0xF4) return 0;

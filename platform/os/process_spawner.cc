@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "platform/base/check.h"
+
 namespace ferry {
 
 struct ProcessSpawner::Request {
@@ -21,6 +23,7 @@ ProcessSpawner::ProcessSpawner() : thread_([this] { run(); }) {
 ProcessSpawner::~ProcessSpawner() {
   {
     MutexLock lock(&mutex_);
+    FERRY_CHECK(request_ == nullptr);
     stopping_ = true;
     changed_.notify_all();
   }

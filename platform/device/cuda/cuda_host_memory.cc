@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "platform/base/check.h"
 #include "platform/base/logging.h"
 #include "platform/base/status_macros.h"
 #include "platform/device/check_host_arena.h"
@@ -153,6 +154,7 @@ absl::Status CudaHostMemory::free(void* data) {
   {
     MutexLock lock(&mutex_);
     const auto found = arenas_.find(static_cast<char*>(data));
+    FERRY_CHECK(found != arenas_.end());
     arena = std::move(found->second);
     arenas_.erase(found);
     count(arena, -1);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "platform/base/check.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {
@@ -73,6 +74,7 @@ void StagedCopies::destroy() {
 
 absl::Status StagedCopies::copy(cudaStream_t stream, const Copy& copy,
                                 bool blocks) {
+  FERRY_CHECK_NE(copy.kind, CopyKind::kDeviceToDevice);
   MutexLock lock(&mutex_);
   if (!is_made_) {
     const absl::Status made = make_buffers();

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "platform/base/check.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {
@@ -82,6 +83,7 @@ absl::StatusOr<char*> DeviceMemory::place(int64_t bytes) {
 
 void DeviceMemory::free(void* data) {
   const auto arena = arenas_.find(static_cast<char*>(data));
+  FERRY_CHECK(arena != arenas_.end());
   const int64_t bytes = round_up(arena->second.bytes);
   char* const begin = arena->second.data;
   arenas_.erase(arena);

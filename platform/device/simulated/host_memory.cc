@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "platform/base/check.h"
 #include "platform/base/status_macros.h"
 #include "platform/device/check_host_arena.h"
 
@@ -47,6 +48,7 @@ absl::StatusOr<void*> HostMemory::map_file(int fd, int64_t offset,
 
 void HostMemory::free(void* data) {
   const auto arena = arenas_.find(static_cast<char*>(data));
+  FERRY_CHECK(arena != arenas_.end());
   if (!arena->second.is_file) used_bytes_ -= arena->second.mapping.bytes();
   arenas_.erase(arena);
 }
@@ -64,9 +66,14 @@ const HostMemory::Arena* HostMemory::find(const void* data,
   return &arena;
 }
 
+HostMemory::Arena& HostMemory::arena_of(const void* data) {
+  const auto next = arenas_.upper_bound(static_cast<const char*>(data));
+  FERRY_CHECK(next != arenas_.begin());
+  return std::prev(next)->second;
+}
+
 absl::Status HostMemory::begin_access(AccessKind kind, const void* data) {
-  Arena& arena =
-      std::prev(arenas_.upper_bound(static_cast<const char*>(data)))->second;
+  Arena& arena = arena_of(data);
   if (kind == AccessKind::kWrite && arena.is_file) {
     return absl::PermissionDeniedError(absl::StrCat(
         "host memory: \"", arena.label, "\" is a file and read-only"));
@@ -79,8 +86,7 @@ absl::Status HostMemory::begin_access(AccessKind kind, const void* data) {
 }
 
 absl::Status HostMemory::end_access(AccessKind kind, const void* data) {
-  Arena& arena =
-      std::prev(arenas_.upper_bound(static_cast<const char*>(data)))->second;
+  Arena& arena = arena_of(data);
   --(kind == AccessKind::kWrite ? arena.writers : arena.readers);
   return protect(arena);
 }

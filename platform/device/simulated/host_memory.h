@@ -60,6 +60,8 @@ class HostMemory {
   int64_t used_bytes() const { return used_bytes_; }
 
  private:
+  // The one that the byte lies in.
+  Arena& arena_of(const void* data);
   static absl::Status protect(Arena& arena);
 
   int64_t used_bytes_ = 0;

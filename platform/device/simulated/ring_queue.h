@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "platform/base/check.h"
+
 namespace ferry {
 
 // A queue that keeps its memory: it allocates only to grow beyond the most
@@ -14,7 +16,10 @@ class RingQueue {
   bool empty() const { return size_ == 0; }
   size_t size() const { return size_; }
   // REQUIRES: !empty().
-  const T& front() const { return slots_[head_]; }
+  const T& front() const {
+    FERRY_CHECK(!empty());
+    return slots_[head_];
+  }
 
   void push(T value) {
     if (size_ == slots_.size()) grow();
@@ -24,6 +29,7 @@ class RingQueue {
 
   // REQUIRES: !empty().
   T pop() {
+    FERRY_CHECK(!empty());
     T value = std::move(slots_[head_]);
     head_ = (head_ + 1) % slots_.size();
     --size_;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "platform/base/check.h"
 #include "platform/device/simulated/device_memory.h"
 #include "platform/device/simulated/vector_clock.h"
 
@@ -109,6 +110,7 @@ std::string StreamEngine::label(int64_t stream) const {
 StreamEngine::Point StreamEngine::enqueue(int64_t stream, Operation operation) {
   MutexLock lock(&mutex_);
   StreamState& target = state(stream);
+  FERRY_CHECK(target.is_open);
   operation.given_at = clock_.monotonic();
   log(target, operation, LoggedOperation::Phase::kEnqueued, operation.given_at);
   target.queue.push(std::move(operation));

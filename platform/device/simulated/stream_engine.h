@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "platform/base/check.h"
 #include "platform/base/clock.h"
 #include "platform/base/mutex.h"
 #include "platform/device/device.h"
@@ -146,6 +147,8 @@ class StreamEngine {
   };
 
   StreamState& state(int64_t stream) const REQUIRES_LOCK(mutex_) {
+    FERRY_CHECK_GE(stream, 1);
+    FERRY_CHECK_LE(static_cast<size_t>(stream), streams_.size());
     return *streams_[static_cast<size_t>(stream - 1)];
   }
 

@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "platform/base/check.h"
 #include "platform/base/logging.h"
 #include "platform/base/mutex.h"
 #include "platform/base/status_macros.h"
@@ -471,6 +472,8 @@ absl::Status GlooCommunicator::fail(const absl::Status& error) {
 
 absl::StatusOr<std::unique_ptr<HostCommunicator>> join_gloo_group(
     Store& store, int rank, int size, const GlooOptions& options) {
+  FERRY_CHECK_LE(0, rank);
+  FERRY_CHECK_LT(rank, size);
   ASSIGN_OR_RETURN(std::shared_ptr<gloo::rendezvous::Context> context,
                    connect_gloo(store, rank, size, options));
   try {

@@ -19,8 +19,8 @@ namespace ferry {
 // communicator leaves in order: calls that all ranks have come to still end
 // well. Ranks trust each other, and the network: nothing is encrypted.
 //
-// REQUIRES: the process ignores SIGPIPE (SignalWatcher does that), and
-// 0 ≤ rank < size.
+// REQUIRES: 0 ≤ rank < size, and the process ignores SIGPIPE, as SignalWatcher
+// does; the latter is not checked.
 // Errors: DEADLINE_EXCEEDED names the rank that did not come; UNAVAILABLE, the
 // store or a rank cannot be reached; INVALID_ARGUMENT, the address or the
 // interface is none of this host's; FAILED_PRECONDITION, SIGPIPE.

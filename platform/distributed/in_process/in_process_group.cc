@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "platform/base/check.h"
 #include "platform/base/mutex.h"
 #include "platform/base/status_macros.h"
 #include "platform/distributed/deadline.h"
@@ -40,6 +41,7 @@ class InProcessGroup::Meeting {
   explicit Meeting(int size) : size_(size), ranks_(static_cast<size_t>(size)) {}
 
   int size() const { return size_; }
+  void join(int rank) EXCLUDES_LOCK(mutex_);
   // The result of kAllReduceOr.
   absl::StatusOr<uint64_t> meet(int rank, const Call& call,
                                 const CallFault& fault, absl::Duration timeout)
@@ -55,6 +57,7 @@ class InProcessGroup::Meeting {
 
  private:
   struct Rank {
+    bool has_joined = false;
     bool has_arrived = false;
     Call call;
   };
@@ -87,6 +90,15 @@ class InProcessGroup::Meeting {
   uint64_t bits_ GUARDED_BY(mutex_) = 0;
   absl::Status error_ GUARDED_BY(mutex_);
 };
+
+void InProcessGroup::Meeting::join(int rank) {
+  MutexLock lock(&mutex_);
+  FERRY_CHECK_LE(0, rank);
+  FERRY_CHECK_LT(rank, size_);
+  Rank& joining = ranks_[static_cast<size_t>(rank)];
+  FERRY_CHECK(!joining.has_joined);
+  joining.has_joined = true;
+}
 
 absl::StatusOr<uint64_t> InProcessGroup::Meeting::meet(int rank,
                                                        const Call& call,
@@ -252,6 +264,7 @@ InProcessGroup::InProcessGroup(int size, CallFaults faults)
 InProcessGroup::~InProcessGroup() = default;
 
 std::unique_ptr<HostCommunicator> InProcessGroup::join(int rank) {
+  meeting_->join(rank);
   return std::make_unique<Member>(meeting_, rank, faults_);
 }
 

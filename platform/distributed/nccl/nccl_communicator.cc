@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "platform/base/check.h"
 #include "platform/base/clock.h"
 #include "platform/base/logging.h"
 #include "platform/base/status_macros.h"
@@ -78,6 +79,8 @@ absl::StatusOr<NcclUniqueId> agree_on_id(NcclApi& api, Store& store, int rank,
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::join(
     NcclApi& api, CudaDevice& device, Store& store, int rank, int size,
     const NcclOptions& options) {
+  FERRY_CHECK_LE(0, rank);
+  FERRY_CHECK_LT(rank, size);
   RETURN_IF_ERROR(device.use());
   ASSIGN_OR_RETURN(NcclConfig config, make_config(api, options));
   ASSIGN_OR_RETURN(const NcclUniqueId id,
