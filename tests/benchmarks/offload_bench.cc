@@ -9,6 +9,7 @@
 #include "tests/benchmarks/bind_prefetch.h"
 #include "tests/benchmarks/hook_point_cost.h"
 #include "tests/benchmarks/host_memory.h"
+#include "tests/benchmarks/load_blocks.h"
 #include "tests/benchmarks/overlap.h"
 #include "tests/benchmarks/steady_state.h"
 #include "tests/benchmarks/weight_copies.h"
@@ -24,6 +25,7 @@ int main(int argc, char** argv) {
         {"weight_d2h_bytes", [=] { ferry::measure_weight_copies(package); }},
         {"hook_point", ferry::measure_hook_point},
         {"host_memory", ferry::measure_host_memory},
+        {"load_blocks", ferry::measure_load_blocks},
     };
   });
 }
