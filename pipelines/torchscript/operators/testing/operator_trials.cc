@@ -14,6 +14,7 @@
 
 #include "pipelines/torchscript/operators/operator_facts.h"
 #include "pipelines/torchscript/operators/testing/argument_maker.h"
+#include "pipelines/torchscript/operators/testing/argument_seeds.h"
 
 namespace ferry {
 namespace {
