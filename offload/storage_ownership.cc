@@ -108,9 +108,10 @@ class Assigner {
     if (users.size() > 1) {
       std::vector<std::string> names;
       for (size_t user : users) names.push_back(path_of(user));
-      placement->reason =
-          absl::StrCat("is used by ", names[0], " and ", names[1],
-                       names.size() > 2 ? " and others" : "");
+      placement->reason = absl::StrCat(
+          placement->reason, placement->reason.empty() ? "" : ", and ",
+          "is used by ", names[0], " and ", names[1],
+          names.size() > 2 ? " and others" : "");
     } else if (placement->reason.empty() && mover == movers_.end()) {
       placement->reason = "belongs to no component";
     }

@@ -140,6 +140,16 @@ TEST_F(StorageOwnershipTest, ABlockWithASecondNameIsStillOneBlock) {
   EXPECT_EQ(plan.storages.size(), 5u);
 }
 
+TEST_F(StorageOwnershipTest, ATieKeepsTheReasonsOfItsTensors) {
+  const int64_t storage = builder_.parameter("dit.blocks.0.rope", 7);
+  builder_.view("dit.blocks.2.rope", storage, 3);
+  builder_.module("dit.blocks.2.rope").tensors[0].resident_reason =
+      "is written by forward";
+  EXPECT_EQ(find(assign(), storage).reason,
+            "is written by forward, and is used by dit.blocks.0 and "
+            "dit.blocks.2");
+}
+
 TEST_F(StorageOwnershipTest, WhatHasAReasonStays) {
   const int64_t storage = builder_.parameter("dit.blocks.0.cache", 7);
   builder_.module("dit.blocks.0.cache").tensors[0].resident_reason =

@@ -169,6 +169,11 @@ v1::OffloadReport make_offload_report(const OffloadableModule& module,
   report.set_device(platform.torch_device());
   report.set_group_size(static_cast<int32_t>(config.group_size()));
   report.set_policy(config.describe());
+  if (choice.backend == nullptr && config.offload_enabled()) {
+    report.add_notes(
+        absl::StrCat("nothing is streamed, although the policy asks for it: ",
+                     choice.reason));
+  }
   int64_t bytes = 0;
   for (const OffloadableComponent& component : module.components()) {
     v1::ComponentReport& entry = *report.add_components();

@@ -17,6 +17,7 @@ namespace {
 using ::testing::ContainsRegex;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 class CountingObserver final : public GenerationObserver {
  public:
@@ -99,6 +100,20 @@ TEST_F(PipelineLoaderTest, ReportsThatTheCpuDoesNotOffload) {
   EXPECT_GT(bytes, 0);
   EXPECT_EQ(report.resident_bytes(), bytes);
   EXPECT_EQ(report.host_bytes(), bytes);
+  EXPECT_EQ(report.notes_size(), 0);
+}
+
+TEST_F(PipelineLoaderTest, NotesThatTheCpuStreamsNothingAlthoughItWasAskedFor) {
+  worker::v1::LoadPipelineRequest request = request_;
+  request.mutable_offload()->set_mode("layer");
+  request.mutable_offload()->add_components("dit");
+  const auto loaded = load_pipeline(request);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const v1::OffloadReport report = (*loaded)->description().offload();
+  ASSERT_EQ(report.notes_size(), 1);
+  EXPECT_THAT(report.notes(0),
+              StartsWith("nothing is streamed, although the policy asks for "
+                         "it: offload unsupported on platform cpu"));
 }
 
 TEST_F(PipelineLoaderTest, RunsOnThePlatformThatIsAskedFor) {
