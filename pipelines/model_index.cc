@@ -20,6 +20,12 @@ absl::Status file_error(absl::string_view problem) {
   return absl::InvalidArgumentError(absl::StrCat(kFile, ": ", problem));
 }
 
+// diffusers' class is a text; a class of the repository's own is a list of the
+// file's name and the class, and is no class of diffusers, whatever its name.
+std::string class_text(const nlohmann::json& name) {
+  return name.is_string() ? name.get<std::string>() : name.dump();
+}
+
 bool is_component(const nlohmann::json& value) {
   return value.is_array() && value.size() >= 2 &&
          ((value[0].is_string() && value[1].is_string()) ||
@@ -48,11 +54,8 @@ absl::StatusOr<ModelIndex> ModelIndex::parse(absl::string_view text,
   const auto values = parse_strict_json(text, kDepth);
   if (!values.ok()) return file_error(values.status().message());
   ModelIndex index;
-  // Pipelines of a user's own have a list: file and class.
   const auto name = values->find("_class_name");
-  if (name != values->end() && name->is_string()) {
-    index.pipeline_class = name->get<std::string>();
-  }
+  if (name != values->end()) index.pipeline_class = class_text(*name);
   const auto found = values->find(component);
   if (component.empty() || found == values->end()) return index;
   if (!is_component(*found)) {

@@ -11,7 +11,8 @@ namespace ferry {
 // What the model_index.json of a diffusers folder says of a NoiseScheduler. A
 // value; all is empty where there is no such file.
 struct ModelIndex {
-  // diffusers' class of the pipeline, such as FluxPipeline.
+  // diffusers' class of the pipeline, such as FluxPipeline, or what else the
+  // file has there, as JSON. Empty when it has nothing.
   std::string pipeline_class;
   // Class of the NoiseScheduler as the file has it; empty when it names none.
   std::string scheduler_class;

@@ -215,6 +215,41 @@ TEST_F(NoiseSchedulersTest, AManifestThatLeavesItOpenIsToldWhatToSay) {
   EXPECT_THAT(load_error(), HasSubstr("AuraFlowPipeline computes no mu"));
 }
 
+TEST_F(NoiseSchedulersTest, AnUnknownPipelineOfAFlowModelLeavesItOpen) {
+  // Of diffusers, of the repository's own file, and what is no class at all.
+  const std::vector<std::pair<std::string, std::string>> classes = {
+      {R"("BriaFiboPipeline")", "BriaFiboPipeline"},
+      {R"("FluxPipeline2")", "FluxPipeline2"},
+      {R"(["pipeline", "FluxPipeline"])", R"(["pipeline","FluxPipeline"])"},
+      {"7", "7"}};
+  const std::vector<std::string> files = {
+      absl::StrCat(kFlow, ", \"shift\": 3.0"),
+      absl::StrCat(kFlow, ", ", kDynamic),
+      absl::StrCat(R"("_class_name": "DPMSolverMultistepScheduler", )",
+                   kFlowSolver),
+      absl::StrCat(R"("_class_name": "UniPCMultistepScheduler", )",
+                   kFlowSolver)};
+  for (const auto& [name, told] : classes) {
+    write_index(absl::StrCat("\"_class_name\": ", name));
+    for (const std::string& file : files) {
+      SCOPED_TRACE(absl::StrCat(name, " ", file));
+      write_scheduler(file);
+      const std::string error = load_error();
+      EXPECT_THAT(error, HasSubstr("scheduler.sigma_grid: must say"));
+      EXPECT_THAT(error, HasSubstr(absl::StrCat("what model_index.json's ",
+                                                told, " does is not known")));
+    }
+    write_scheduler(absl::StrCat(kFlow, ", \"shift\": 3.0"));
+    EXPECT_TRUE(load("sigma_grid: SIGMA_GRID_SCHEDULER").ok());
+    write_scheduler(absl::StrCat(kFlow, ", ", kDynamic));
+    EXPECT_THAT(load_error("sigma_grid: SIGMA_GRID_PIPELINE"),
+                HasSubstr("scheduler.mu: must say"));
+    // Pipelines hand no levels to those that predict noise.
+    write_scheduler(R"("_class_name": "EulerDiscreteScheduler")");
+    EXPECT_TRUE(load().ok());
+  }
+}
+
 TEST_F(NoiseSchedulersTest, WhatIsUsualForAFileIsTaken) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {absl::StrCat(kFlow, ", \"shift\": 3.0"),

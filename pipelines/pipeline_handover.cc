@@ -32,11 +32,16 @@ bool is_dynamic(const NoiseScheduler& scheduler) {
   return scheduler.needs_image_seq_len();
 }
 
-// Why the NoiseScheduler's file leaves open what its pipeline does; empty when
-// it does not.
-std::string open_question(const NoiseScheduler& scheduler) {
+// Why the folder leaves open what an unknown pipeline does; empty when it does
+// not.
+std::string open_question(const NoiseScheduler& scheduler,
+                          const ModelIndex& index) {
   const std::optional<FlowTraits> traits = scheduler.flow_traits();
   if (!traits.has_value()) return "";
+  if (!index.pipeline_class.empty()) {
+    return absl::StrCat("what model_index.json's ", index.pipeline_class,
+                        " does is not known");
+  }
   if (traits->num_train_timesteps == 1) return "num_train_timesteps is 1";
   if (traits->inverts_sigmas) return "invert_sigmas is true";
   if (!is_dynamic(scheduler)) return "";
@@ -76,6 +81,7 @@ SigmaGrid grid_of(const KnownPipeline& pipeline,
 }
 
 absl::Status complete_grid(const NoiseScheduler& scheduler,
+                           const ModelIndex& index,
                            const KnownPipeline* pipeline,
                            NoiseSchedulerConfig* config,
                            std::vector<std::string>* warnings) {
@@ -93,7 +99,7 @@ absl::Status complete_grid(const NoiseScheduler& scheduler,
     config->set_sigma_grid(grid_of(*pipeline, scheduler));
     return absl::OkStatus();
   }
-  if (const std::string question = open_question(scheduler);
+  if (const std::string question = open_question(scheduler, index);
       !question.empty()) {
     return left_open("sigma_grid",
                      "which noise levels the model's pipeline hands to its "
@@ -111,7 +117,7 @@ absl::Status complete_grid(const NoiseScheduler& scheduler,
 }
 
 absl::Status complete_mu(const NoiseScheduler& scheduler,
-                         const KnownPipeline* pipeline,
+                         const ModelIndex& index, const KnownPipeline* pipeline,
                          NoiseSchedulerConfig* config,
                          std::vector<std::string>* warnings) {
   if (config->mu() != config::v1::MU_UNSPECIFIED || !is_dynamic(scheduler)) {
@@ -121,7 +127,7 @@ absl::Status complete_mu(const NoiseScheduler& scheduler,
     config->set_mu(pipeline->mu);
     return absl::OkStatus();
   }
-  std::string question = open_question(scheduler);
+  std::string question = open_question(scheduler, index);
   if (pipeline != nullptr) {
     question = absl::StrCat("use_dynamic_shifting is true, and ",
                             pipeline->class_name, " computes no mu");
@@ -144,8 +150,8 @@ absl::Status complete_handover(const NoiseScheduler& scheduler,
                                std::vector<std::string>* warnings) {
   const KnownPipeline* const pipeline =
       find_known_pipeline(index.pipeline_class);
-  RETURN_IF_ERROR(complete_grid(scheduler, pipeline, config, warnings));
-  return complete_mu(scheduler, pipeline, config, warnings);
+  RETURN_IF_ERROR(complete_grid(scheduler, index, pipeline, config, warnings));
+  return complete_mu(scheduler, index, pipeline, config, warnings);
 }
 
 bool can_take(const NoiseScheduler& scheduler, PipelineGrid grid) {

@@ -17,8 +17,9 @@ namespace ferry {
 // does, else what is usual for the NoiseScheduler's file. What was assumed is
 // added to `warnings`.
 //
-// INVALID_ARGUMENT: the file leaves it open, or the NoiseScheduler cannot take
-// what the manifest says; names the field and what it may say.
+// INVALID_ARGUMENT: the folder leaves it open, since pipelines with such a file
+// differ or model_index.json names an unknown one; or the NoiseScheduler cannot
+// take what the manifest says; names the field and what it may say.
 absl::Status complete_handover(const NoiseScheduler& scheduler,
                                const ModelIndex& index,
                                config::v1::NoiseSchedulerConfig* config,
