@@ -61,7 +61,7 @@ using LogFields = std::initializer_list<LogField>;
 
 // Sets up the process's log: where it goes and how a line looks. Before it,
 // lines go to stderr as text. An error names the file that cannot be opened.
-// REQUIRES: no other thread logs yet.
+// main() calls it before it starts a thread.
 absl::Status init_logging(const LogOptions& options);
 
 // INVALID_ARGUMENT names what would be right.

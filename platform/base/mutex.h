@@ -58,6 +58,22 @@ class FERRY_TSA(scoped_lockable) MutexLock {
   Mutex* const mutex_;
 };
 
+// Gives a Mutex that the caller holds up for a scope. The mutex is held again
+// after it, also when an exception ends the scope.
+class FERRY_TSA(scoped_lockable) MutexUnlock {
+ public:
+  explicit MutexUnlock(Mutex* mutex) FERRY_TSA(release_capability(mutex))
+      : mutex_(mutex) {
+    mutex_->unlock();
+  }
+  ~MutexUnlock() FERRY_TSA(release_capability()) { mutex_->lock(); }
+  MutexUnlock(const MutexUnlock&) = delete;
+  MutexUnlock& operator=(const MutexUnlock&) = delete;
+
+ private:
+  Mutex* const mutex_;
+};
+
 // A condition variable for a Mutex. Waits may end early: callers loop.
 class CondVar {
  public:
@@ -65,7 +81,7 @@ class CondVar {
   CondVar(const CondVar&) = delete;
   CondVar& operator=(const CondVar&) = delete;
 
-  // Blocks until notified. REQUIRES: the caller holds `mutex`.
+  // Blocks until notified. The caller holds `mutex`, which clang checks.
   void wait(Mutex* mutex) REQUIRES_LOCK(mutex) {
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
     condition_.wait(lock);
@@ -73,7 +89,7 @@ class CondVar {
   }
 
   // Blocks until notified or until `timeout` has passed. Returns false when
-  // the time ran out. REQUIRES: the caller holds `mutex`.
+  // the time ran out. The caller holds `mutex`.
   bool wait_for(Mutex* mutex, std::chrono::nanoseconds timeout)
       REQUIRES_LOCK(mutex) {
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);

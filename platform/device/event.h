@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "platform/base/check.h"
 #include "platform/device/resource_owner.h"
 
 namespace ferry {
@@ -40,7 +41,10 @@ class Event {
 
   explicit operator bool() const { return owner_ != nullptr; }
   // The business of the device. REQUIRES: it is an event.
-  int64_t id() const { return id_; }
+  int64_t id() const {
+    FERRY_CHECK(owner_ != nullptr);
+    return id_;
+  }
 
   // Work that waits for it still does.
   void reset() {

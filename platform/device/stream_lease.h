@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "platform/base/check.h"
 #include "platform/device/resource_owner.h"
 #include "platform/device/stream.h"
 
@@ -33,7 +34,10 @@ class StreamLease {
   }
 
   // REQUIRES: it holds a stream.
-  Stream get() const { return stream_; }
+  Stream get() const {
+    FERRY_CHECK(owner_ != nullptr);
+    return stream_;
+  }
 
   void reset() {
     if (owner_ != nullptr) owner_->release_stream(stream_);

@@ -28,14 +28,16 @@ std::string read_text(const std::string& path) {
   return text.str();
 }
 
-// The number that a file holds; nothing for "max" or no such file.
+// The size that a file holds; nothing for "max" or no such file.
 std::optional<int64_t> read_number(const std::string& path) {
   int64_t number = 0;
-  if (!absl::SimpleAtoi(read_text(path), &number)) return std::nullopt;
+  if (!absl::SimpleAtoi(read_text(path), &number) || number < 0) {
+    return std::nullopt;
+  }
   return number;
 }
 
-// The number after a name, in lines of "<name> <number> …".
+// The size after a name, in lines of "<name> <number> …".
 std::optional<int64_t> number_of(const std::string& text,
                                  absl::string_view name) {
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
@@ -43,7 +45,7 @@ std::optional<int64_t> number_of(const std::string& text,
         absl::StrSplit(line, ' ', absl::SkipEmpty());
     int64_t number = 0;
     if (parts.size() >= 2 && parts[0] == name &&
-        absl::SimpleAtoi(parts[1], &number)) {
+        absl::SimpleAtoi(parts[1], &number) && number >= 0) {
       return number;
     }
   }
@@ -111,7 +113,7 @@ std::optional<int64_t> address_space_left(const HostMemoryPaths& paths) {
   const std::string text = read_text(paths.statm);
   const std::vector<absl::string_view> parts = absl::StrSplit(text, ' ');
   int64_t pages = 0;
-  if (!absl::SimpleAtoi(parts[0], &pages)) return std::nullopt;
+  if (!absl::SimpleAtoi(parts[0], &pages) || pages < 0) return std::nullopt;
   const auto most = static_cast<rlim_t>(std::numeric_limits<int64_t>::max());
   return static_cast<int64_t>(std::min(limit.rlim_cur, most)) -
          saturating_multiply(pages, sysconf(_SC_PAGESIZE));

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -92,7 +93,12 @@ absl::Status populate_pages(void* data, int64_t bytes, int threads) {
   };
   std::vector<std::thread> helpers;
   const int64_t wanted = std::min<int64_t>(threads, pieces);
-  for (int64_t i = 1; i < wanted; ++i) helpers.emplace_back(work);
+  helpers.reserve(static_cast<size_t>(std::max<int64_t>(wanted, 0)));
+  try {
+    for (int64_t i = 1; i < wanted; ++i) helpers.emplace_back(work);
+  } catch (const std::system_error&) {
+    // The process may have no more threads. Those that run do all of it.
+  }
   work();
   for (std::thread& helper : helpers) helper.join();
   if (error == 0) return absl::OkStatus();

@@ -69,7 +69,9 @@ const HostMemory::Arena* HostMemory::find(const void* data,
 HostMemory::Arena& HostMemory::arena_of(const void* data) {
   const auto next = arenas_.upper_bound(static_cast<const char*>(data));
   FERRY_CHECK(next != arenas_.begin());
-  return std::prev(next)->second;
+  auto& [start, arena] = *std::prev(next);
+  FERRY_CHECK_LE(static_cast<const char*>(data) - start, arena.bytes);
+  return arena;
 }
 
 absl::Status HostMemory::begin_access(AccessKind kind, const void* data) {
@@ -87,7 +89,9 @@ absl::Status HostMemory::begin_access(AccessKind kind, const void* data) {
 
 absl::Status HostMemory::end_access(AccessKind kind, const void* data) {
   Arena& arena = arena_of(data);
-  --(kind == AccessKind::kWrite ? arena.writers : arena.readers);
+  int& count = kind == AccessKind::kWrite ? arena.writers : arena.readers;
+  FERRY_CHECK_GT(count, 0);
+  --count;
   return protect(arena);
 }
 

@@ -54,6 +54,7 @@ class HostMemory {
   // Opens an arena to the host, until as many calls of end_access() close it.
   // PERMISSION_DENIED: a write of a file. REQUIRES: the bytes lie in an arena.
   absl::Status begin_access(AccessKind kind, const void* data);
+  // REQUIRES: it was begun.
   absl::Status end_access(AccessKind kind, const void* data);
 
   // Bytes of allocated arenas.

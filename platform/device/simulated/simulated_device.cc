@@ -10,6 +10,8 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "platform/base/check.h"
 #include "platform/base/fault_point.h"
 #include "platform/base/logging.h"
 #include "platform/base/status_macros.h"
@@ -76,11 +78,16 @@ absl::Status fault_of_copy() {
   return absl::OkStatus();
 }
 
+const SimulatedDeviceOptions& checked(const SimulatedDeviceOptions& options) {
+  FERRY_CHECK_EQ(absl::StrJoin(problems_of(options), "; "), "");
+  return options;
+}
+
 }  // namespace
 
 SimulatedDevice::SimulatedDevice(const SimulatedDeviceOptions& options,
                                  const Clock& clock)
-    : options_(options),
+    : options_(checked(options)),
       instance_(next_instance()),
       memory_(options.memory_bytes, options.check),
       engine_(options, clock, &log_) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "platform/base/clock.h"
@@ -10,7 +12,10 @@
 #include "platform/device/device_arena.h"
 #include "platform/device/event.h"
 #include "platform/device/host_arena.h"
+#include "platform/device/resource_owner.h"
 #include "platform/device/simulated/fault_plan.h"
+#include "platform/device/simulated/host_memory.h"
+#include "platform/device/simulated/operation_log.h"
 #include "platform/device/simulated/simulated_device.h"
 #include "platform/device/simulated/simulated_device_options.h"
 #include "platform/device/simulated/stream_engine.h"
@@ -197,6 +202,73 @@ TEST(SlowCopy, TakesSoMuchLonger) {
   ASSERT_TRUE(device.synchronize().ok());
   EXPECT_EQ(*device.elapsed(start, end),
             absl::Seconds(1) + 3 * absl::Nanoseconds(kBytes));
+}
+
+// The caller's thread, or one of the device's, carries it out.
+TEST_F(FaultTest, WorkThatThrowsMakesTheDeviceFail) {
+  for (const StreamKind kind : {StreamKind::kCompute, StreamKind::kTransfer}) {
+    for (const bool is_known : {true, false}) {
+      SimulatedDevice device(byte_a_nanosecond(), Clock::real());
+      {
+        const StreamLease lease = *device.acquire_stream(kind, "work");
+        (void)device.launch(lease.get(), {}, [is_known]() -> absl::Status {
+          if (is_known) throw std::runtime_error("no such kernel");
+          throw 7;
+        });
+        const absl::Status status = device.synchronize(lease.get());
+        EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+        EXPECT_EQ(status.message(),
+                  is_known ? "work of a stream: no such kernel"
+                           : "work of a stream: an exception of an unknown "
+                             "type");
+      }
+      EXPECT_EQ(device.synchronize().code(), absl::StatusCode::kInternal);
+    }
+  }
+}
+
+// What would use a stream, an event or an arena of nobody, or memory that is
+// not there.
+TEST(SimulatedDeviceDeathTest, BrokenContractsEndTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH((void)StreamLease().get(), "owner_ != nullptr");
+  EXPECT_DEATH((void)Event().id(), "owner_ != nullptr");
+  SimulatedDeviceOptions no_memory;
+  no_memory.memory_bytes = -1;
+  EXPECT_DEATH(SimulatedDevice(no_memory, Clock::real()),
+               "simulated_device_memory: -1 is not");
+}
+
+TEST(StreamEngineDeathTest, BrokenContractsEndTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  OperationLog log;
+  StreamEngine engine(byte_a_nanosecond(), Clock::real(), &log);
+  const int64_t stream = *engine.open(StreamKind::kTransfer, "copy");
+  EXPECT_DEATH((void)engine.enqueue(stream + 1, {}), "stream.*size");
+  EXPECT_DEATH((void)engine.last(0), "stream >= 1 \\(0 and 1\\)");
+  EXPECT_DEATH((void)engine.reached({-1, 0}), "stream >= 1");
+  EXPECT_DEATH(engine.close(2), "stream.*size");
+  engine.close(stream);
+  EXPECT_DEATH((void)engine.enqueue(stream, {}), "target.is_open");
+}
+
+TEST(HostMemoryDeathTest, BrokenContractsEndTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  HostMemory memory;
+  char byte = 0;
+  EXPECT_DEATH(memory.free(&byte), "arena != arenas_.end");
+  EXPECT_DEATH((void)memory.begin_access(AccessKind::kRead, &byte),
+               "next != arenas_.begin");
+  char* const data = static_cast<char*>(*memory.allocate(kBytes, "image"));
+  EXPECT_DEATH(memory.free(data + 1), "arena != arenas_.end");
+  EXPECT_DEATH((void)memory.begin_access(AccessKind::kRead, data + kBytes + 1),
+               "start <= arena.bytes \\(1001 and 1000\\)");
+  for (const AccessKind kind : {AccessKind::kRead, AccessKind::kWrite}) {
+    EXPECT_DEATH((void)memory.end_access(kind, data), "count > 0");
+    ASSERT_TRUE(memory.begin_access(kind, data).ok());
+    ASSERT_TRUE(memory.end_access(kind, data).ok());
+    EXPECT_DEATH((void)memory.end_access(kind, data), "count > 0");
+  }
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ namespace ferry {
 // Threads: thread-safe.
 class SimulatedPlatform final : public Platform {
  public:
-  // REQUIRES: problems_of(options) is empty. `clock` must outlive it.
+  // Options and clock: as SimulatedDevice requires them.
   explicit SimulatedPlatform(const SimulatedDeviceOptions& options,
                              const Clock& clock = Clock::real())
       : device_(options, clock) {}

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <system_error>
 #include <utility>
 
@@ -20,6 +21,19 @@ namespace {
 constexpr absl::Duration kSpin = absl::Microseconds(50);
 // Nobody spins while so long a copy moves its bytes.
 constexpr absl::Duration kMaxSpin = absl::Microseconds(300);
+
+// Whoever gave the work does not hear what it throws; the device fails.
+absl::Status carry_out(const StreamWork& work, WorkTimes& times) {
+  try {
+    return work(times);
+  } catch (const std::exception& error) {
+    return absl::InternalError(
+        absl::StrCat("work of a stream: ", error.what()));
+  } catch (...) {
+    return absl::InternalError(
+        "work of a stream: an exception of an unknown type");
+  }
+}
 
 // What smaller copies take is not their bytes.
 constexpr int64_t kMinSampleBytes = 64 << 10;
@@ -185,9 +199,8 @@ void StreamEngine::await_locked(const Point& point, bool helps) {
     if (helps && stream.kind == StreamKind::kCompute && !stream.running) {
       run_next(point.stream);
     } else if (stream.ending) {
-      mutex_.unlock();
+      MutexUnlock unlock(&mutex_);
       while (stream.ending && stream.done < point.sequence) relax();
-      mutex_.lock();
     } else {
       progress_.wait(&mutex_);
     }
@@ -231,11 +244,11 @@ void StreamEngine::run(StreamState& stream, const Operation& operation) {
     case OperationKind::kWork:
       run_work(stream, operation);
       return;
-    case OperationKind::kDiscard:
-      mutex_.unlock();
+    case OperationKind::kDiscard: {
+      MutexUnlock unlock(&mutex_);
       fill_with_poison(operation.copy.destination, operation.copy.bytes);
-      mutex_.lock();
       return;
+    }
     case OperationKind::kCopy:
     case OperationKind::kAccess:
       return;
@@ -269,9 +282,8 @@ void StreamEngine::run_copy(StreamState& stream, const Operation& operation) {
   const CopySchedule::Times times =
       schedule_.add(copy.kind, copy.bytes, stream.time, operation.delay);
   if (poison_) {
-    mutex_.unlock();
+    MutexUnlock unlock(&mutex_);
     fill_with_poison(copy.destination, copy.bytes);
-    mutex_.lock();
   }
   log(stream, operation, LoggedOperation::Phase::kStarted, times.start);
   // Bytes become visible when the copy ends. In real time the moving itself
@@ -294,9 +306,11 @@ void StreamEngine::run_copy(StreamState& stream, const Operation& operation) {
 void StreamEngine::run_work(StreamState& stream, const Operation& operation) {
   WorkTimes times;
   times.start = stream.time;
-  mutex_.unlock();
-  absl::Status status = operation.work(times);
-  mutex_.lock();
+  absl::Status status;
+  {
+    MutexUnlock unlock(&mutex_);
+    status = carry_out(operation.work, times);
+  }
   stream.time = times.end.value_or(clock_.monotonic());
   if (error_.ok()) error_ = std::move(status);
   if (!times.end || !error_.ok()) return;
@@ -315,11 +329,13 @@ void StreamEngine::take_engine() {
 }
 
 void StreamEngine::move_bytes(const Copy& copy) {
-  mutex_.unlock();
-  const absl::Duration start = clock_.monotonic();
-  std::memcpy(copy.destination, copy.source, static_cast<size_t>(copy.bytes));
-  const double seconds = absl::ToDoubleSeconds(clock_.monotonic() - start);
-  mutex_.lock();
+  double seconds = 0;
+  {
+    MutexUnlock unlock(&mutex_);
+    const absl::Duration start = clock_.monotonic();
+    std::memcpy(copy.destination, copy.source, static_cast<size_t>(copy.bytes));
+    seconds = absl::ToDoubleSeconds(clock_.monotonic() - start);
+  }
   if (copy.bytes < kMinSampleBytes) return;
   const double sample = seconds / static_cast<double>(copy.bytes);
   seconds_per_byte_ = 0.75 * seconds_per_byte_ + 0.25 * sample;
@@ -341,9 +357,8 @@ void StreamEngine::wait_until(absl::Duration end, absl::Duration spin) {
     } else if (left > spin) {
       clock_moved_.wait_for(&mutex_, absl::ToChronoNanoseconds(left - spin));
     } else {
-      mutex_.unlock();
+      MutexUnlock unlock(&mutex_);
       while (clock_.monotonic() < end) relax();
-      mutex_.lock();
     }
   }
 }

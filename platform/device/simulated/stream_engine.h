@@ -37,7 +37,7 @@ struct WorkTimes {
   std::optional<absl::Duration> end;
 };
 
-// An error makes the device fail.
+// An error, or an exception, makes the device fail.
 using StreamWork = std::function<absl::Status(WorkTimes& times)>;
 
 // Runs the streams of a simulated device, in real time: a transfer stream is a

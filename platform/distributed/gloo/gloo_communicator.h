@@ -19,11 +19,11 @@ namespace ferry {
 // communicator leaves in order: calls that all ranks have come to still end
 // well. Ranks trust each other, and the network: nothing is encrypted.
 //
-// REQUIRES: 0 ≤ rank < size, and the process ignores SIGPIPE, as SignalWatcher
-// does; the latter is not checked.
+// REQUIRES: 0 ≤ rank < size.
 // Errors: DEADLINE_EXCEEDED names the rank that did not come; UNAVAILABLE, the
 // store or a rank cannot be reached; INVALID_ARGUMENT, the address or the
-// interface is none of this host's; FAILED_PRECONDITION, SIGPIPE.
+// interface is none of this host's; FAILED_PRECONDITION, the process does
+// not ignore SIGPIPE, as SignalWatcher makes it do.
 absl::StatusOr<std::unique_ptr<HostCommunicator>> join_gloo_group(
     Store& store, int rank, int size, const GlooOptions& options);
 

@@ -180,9 +180,11 @@ void InProcessGroup::Meeting::work() {
   is_working_ = true;
   // Nobody changes his call meanwhile.
   const std::vector<Rank>* const ranks = &ranks_;
-  mutex_.unlock();
-  const uint64_t bits = carry_out(*ranks);
-  mutex_.lock();
+  uint64_t bits = 0;
+  {
+    MutexUnlock unlock(&mutex_);
+    bits = carry_out(*ranks);
+  }
   bits_ = bits;
   is_working_ = false;
   arrived_ = 0;

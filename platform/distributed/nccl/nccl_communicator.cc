@@ -222,10 +222,12 @@ void NcclCommunicator::watch() {
   while (!is_stopping_) {
     if (!error_.ok() && comm_ != nullptr) {
       NcclComm const comm = std::exchange(comm_, nullptr);
-      mutex_.unlock();
-      // Takes as long as kernels need to notice.
-      const NcclResult result = api_.comm_abort(comm);
-      mutex_.lock();
+      NcclResult result = NcclResult::kSuccess;
+      {
+        MutexUnlock unlock(&mutex_);
+        // Takes as long as kernels need to notice.
+        result = api_.comm_abort(comm);
+      }
       if (result != NcclResult::kSuccess) {
         log_warning("NCCL was not aborted in order",
                     {{"error", api_.get_error_string(result)}});
