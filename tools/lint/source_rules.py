@@ -263,6 +263,31 @@ def check_build_files(files):
     return violations
 
 
+# Folders whose contracts are all checked.
+CONTRACT_FOLDERS = ["offload", "platform"]
+
+_CONTRACT = re.compile(r"\bREQUIRES:")
+
+
+def check_contracts(files):
+    """What a header REQUIRES is checked where it is defined."""
+    violations = []
+    for path, text in sorted(files.items()):
+        if (not path.endswith(".h") or is_test(path) or not any(
+                is_below(path, folder) for folder in CONTRACT_FOLDERS)):
+            continue
+        contracts = list(_CONTRACT.finditer(text))
+        source = files.get(path[:-len(".h")] + ".cc") or ""
+        checks = len(re.findall(r"\bFERRY_CHECK", code_of(text + source)))
+        if checks < len(contracts):
+            violations.append(
+                f"{path}:{line_of(text, contracts[-1].start())}: says REQUIRES "
+                f"{len(contracts)} times, and it and its .cc have {checks} "
+                "FERRY_CHECKs: check each where its function begins, or say "
+                "in other words who sees to it")
+    return violations
+
+
 _MARKDOWN_LINK = re.compile(r"\]\((?!\w+:|#)([^)\s#]+)[^)]*\)")
 # A path in code: `server/core`, `proto/ferry/v1/`, `STYLE.md`. Words in
 # capitals, as in `pipelines/NAME`, stand for others.
@@ -305,5 +330,6 @@ RULES = {
     "sizes": check_sizes,
     "headers": check_headers,
     "build_files": check_build_files,
+    "contracts": check_contracts,
     "documents": check_documents,
 }

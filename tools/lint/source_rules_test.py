@@ -132,6 +132,34 @@ class BuildFilesTest(unittest.TestCase):
             "offload/BUILD", GOOD_BUILD + 'ferry_cc_library(name = "a")'))
 
 
+class ContractsTest(unittest.TestCase):
+
+    def violations(self, header, source="", path="offload/a"):
+        return source_rules.check_contracts(
+            {path + ".h": header, path + ".cc": source})
+
+    def test_each_contract_is_checked(self):
+        header = "// REQUIRES: a.\nvoid f();\n// Of it. REQUIRES:\n// b.\n"
+        checks = "FERRY_CHECK(a);\nFERRY_CHECK_EQ(b, 1);\n"
+        self.assertEqual([], self.violations(header, checks))
+        self.assertEqual([], self.violations(header + checks))
+        wrong = self.violations(header, "FERRY_CHECK(a);  // FERRY_CHECK\n")
+        self.assertEqual(1, len(wrong))
+        self.assertTrue(wrong[0].startswith(
+            "offload/a.h:3: says REQUIRES 2 times, and it and its .cc have 1 "
+            "FERRY_CHECKs"))
+
+    def test_a_header_may_stand_alone(self):
+        header = {"platform/a.h": "// REQUIRES: a.\n"}
+        self.assertTrue(source_rules.check_contracts(header))
+
+    def test_annotations_sources_and_tests_are_free(self):
+        self.assertEqual([], self.violations("void f() REQUIRES_LOCK(m);"))
+        self.assertEqual([], self.violations("", "// REQUIRES: a.\n"))
+        self.assertEqual([], self.violations(
+            "// REQUIRES: a.\n", path="offload/testing/a"))
+
+
 class DocumentsTest(unittest.TestCase):
 
     def violations(self, text, path="docs/a.md"):
