@@ -13,6 +13,7 @@
 #include "offload/make_view.h"
 #include "offload/mapped_storage.h"
 #include "offload/open_arena.h"
+#include "platform/base/check.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {
@@ -40,6 +41,8 @@ std::vector<std::string> segment_names(const ImageLayout& layout,
 absl::StatusOr<std::unique_ptr<BlockImage>> BlockImage::pack(
     Device& device, c10::Device torch_device, const TensorGroup& group,
     ImageShare share) {
+  FERRY_CHECK(!group.tensors.empty());
+  FERRY_CHECK_LT(share.rank, share.ranks);
   auto image = absl::WrapUnique(new BlockImage(
       device, group.owner, torch_device, plan_image(group.tensors), share));
   RETURN_IF_ERROR(image->fill());
@@ -114,8 +117,7 @@ void BlockImage::point_at(const std::vector<c10::Storage>& storages) {
     views.push_back(
         make_view(tensors_[i], storages[place.segment], place.storage_offset));
   }
-  // What can fail for want of memory is done: all tensors move, or none.
-  for (size_t i = 0; i < tensors_.size(); ++i) tensors_[i].set_data(views[i]);
+  set_data_of_all(tensors_, views);
 }
 
 void BlockImage::attach() {
@@ -139,12 +141,8 @@ void BlockImage::unbind() {
 }
 
 absl::Status BlockImage::release() {
-  if (is_shared_) return release_copy();
-  // The access is asked for first: after an error the arena is still here.
-  ASSIGN_OR_RETURN(HostAccess access,
-                   arena_.access(AccessKind::kWrite, 0, layout_.bytes));
-  give_to_tensors(std::move(arena_), std::move(access));
-  return absl::OkStatus();
+  FERRY_CHECK_EQ(share_.ranks, 1);
+  return is_shared_ ? release_copy() : give_to_tensors(arena_);
 }
 
 // Ordinary tensors can be written, and others read the blob.
@@ -157,19 +155,15 @@ absl::Status BlockImage::release_copy() {
   std::memcpy(target.data(), source.data(), static_cast<size_t>(layout_.bytes));
   RETURN_IF_ERROR(source.end());
   RETURN_IF_ERROR(target.end());
-  return release(std::move(copy));
+  return give_to_tensors(copy);
 }
 
 absl::Status BlockImage::release(HostArena whole) {
-  ASSIGN_OR_RETURN(HostAccess access,
-                   whole.access(AccessKind::kWrite, 0, layout_.bytes));
-  give_to_tensors(std::move(whole), std::move(access));
-  return absl::OkStatus();
+  return give_to_tensors(whole);
 }
 
-void BlockImage::give_to_tensors(HostArena arena, HostAccess access) {
-  const auto open =
-      std::make_shared<const OpenArena>(std::move(arena), std::move(access));
+absl::Status BlockImage::give_to_tensors(HostArena& arena) {
+  ASSIGN_OR_RETURN(const auto open, OpenArena::open(arena, layout_.bytes));
   std::vector<c10::Storage> storages;
   for (const ImageLayout::Segment& segment : layout_.segments) {
     storages.emplace_back(make_storage(
@@ -177,6 +171,8 @@ void BlockImage::give_to_tensors(HostArena arena, HostAccess access) {
   }
   storages.push_back(make_empty_storage(c10::Device(c10::kCPU)));
   point_at(storages);
+  open->keep(std::move(arena));
+  return absl::OkStatus();
 }
 
 }  // namespace ferry

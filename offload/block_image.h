@@ -57,8 +57,7 @@ class BlockImage {
  public:
   // Copies the tensors' values, or the share of them, into host memory of the
   // device. The tensors do not change. RESOURCE_EXHAUSTED without host memory.
-  // REQUIRES: the group holds a tensor, and all are dense, strided and on the
-  // host.
+  // REQUIRES: the group holds a tensor, and all are as plan_image() requires.
   static absl::StatusOr<std::unique_ptr<BlockImage>> pack(
       Device& device, c10::Device torch_device, const TensorGroup& group,
       ImageShare share = {});
@@ -87,7 +86,7 @@ class BlockImage {
   }
 
   // Makes the tensors views of the image's storage, unbound, and gives up the
-  // memory that they had.
+  // memory that they had. Throws what LibTorch throws; then nothing changed.
   void attach();
   // Binds the tensors to a copy of the image.
   void bind(void* device_data);
@@ -97,10 +96,12 @@ class BlockImage {
     return tensor.has_storage() &&
            image_owner(*tensor.storage().unsafeGetStorageImpl()) == &owner_;
   }
-  // Back to ordinary tensors. After an error nothing changed. REQUIRES:
-  // unbound, no copy of the image runs, and the share is all of it.
+  // Back to ordinary tensors. After an error, or when LibTorch throws, nothing
+  // changed. Copies of the image have ended: the caller has synchronized the
+  // device. REQUIRES: the share is all of it.
   absl::Status release();
-  // The same, with all shares in `whole`: gathered_bytes().
+  // The same, with all shares in `whole`: gathered_bytes(), or
+  // INVALID_ARGUMENT.
   absl::Status release(HostArena whole);
 
  private:
@@ -119,8 +120,9 @@ class BlockImage {
   void take(const std::vector<NamedTensor>& from);
   absl::Status release_copy();
   // Makes them views of an arena that they own.
-  void give_to_tensors(HostArena arena, HostAccess access);
-  // Makes the tensors of each segment views of its storage.
+  absl::Status give_to_tensors(HostArena& arena);
+  // Makes the tensors of each segment views of its storage: all, or none when
+  // LibTorch throws.
   void point_at(const std::vector<c10::Storage>& storages);
 
   Device& device_;

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "offload/image_layout.h"
 #include "offload/resolved_plan.h"
 #include "offload/testing/checked_platform.h"
+#include "offload/testing/throwing_tensor.h"
 #include "platform/os/shared_memory.h"
 #include "platform/os/unique_fd.h"
 
@@ -223,6 +225,46 @@ TEST_F(BlockImageTest, ReleasedFromSharedImagesTheyAreCopies) {
   HostAccess access = *other.access(AccessKind::kRead, 0, image->bytes());
   EXPECT_EQ(std::string(access.data(), before.size()), before);
   EXPECT_EQ(access.end(), absl::OkStatus());
+}
+
+// All tensors move, or none, whichever LibTorch does not want to.
+TEST_F(BlockImageTest, WhatLibtorchThrowsChangesNothing) {
+  for (size_t i = 0; i < group_.tensors.size(); i += 4) {
+    SCOPED_TRACE(i);
+    at::Tensor& tensor = group_.tensors[i].tensor;
+    tensor = make_throwing_tensor(tensor);
+    auto image = BlockImage::pack(device(), c10::Device(c10::kCPU), group_);
+    ASSERT_TRUE(image.ok()) << image.status();
+    throw_once(tensor);
+    EXPECT_THROW((*image)->attach(), std::bad_alloc);
+    expect_values();
+    (*image)->attach();
+    throw_once(tensor);
+    EXPECT_THROW((void)(*image)->release(), std::bad_alloc);
+    const DeviceArena arena = copy_to_device(**image);
+    (*image)->bind(arena.data());
+    expect_values();
+    (*image)->unbind();
+    ASSERT_EQ((*image)->release(), absl::OkStatus());
+    expect_values();
+  }
+}
+
+TEST_F(BlockImageTest, BrokenContractsEndTheProcess) {
+  const auto pack = [&](const TensorGroup& group, ImageShare share) {
+    return BlockImage::pack(device(), c10::Device(c10::kCPU), group, share);
+  };
+  EXPECT_DEATH((void)pack({"block", {}}, {}), "!group.tensors.empty");
+  for (const at::Tensor& tensor :
+       {at::arange(4.0).to_sparse(), at::arange(4.0).to(c10::kMeta)}) {
+    EXPECT_DEATH((void)pack({"block", {{"odd", tensor}}}, {}), "kStrided");
+  }
+  EXPECT_DEATH((void)pack(group_, {2, 2}), "share.rank < share.ranks");
+  const auto image = pack(group_, {0, 2});
+  (*image)->attach();
+  EXPECT_DEATH((void)(*image)->release(), "share_.ranks == 1 \\(2 and 1\\)");
+  EXPECT_EQ((*image)->release(*device().allocate_host(10, "small")).code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(BlockImageTest, CanBeAttachedAgain) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "offload/allocate_on_device.h"
 #include "offload/clone_shared_outputs.h"
+#include "platform/base/check.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {
@@ -45,6 +46,7 @@ absl::StatusOr<std::unique_ptr<BlockRing>> BlockRing::create(
 }
 
 absl::Status BlockRing::start(std::vector<BlockImage*> blocks) {
+  FERRY_CHECK(!blocks.empty() && blocks_.empty());
   blocks_ = std::move(blocks);
   missing_.reserve(slots_.size());
   if (!options_.prefetch) return absl::OkStatus();
@@ -53,6 +55,7 @@ absl::Status BlockRing::start(std::vector<BlockImage*> blocks) {
 }
 
 absl::Status BlockRing::pre_forward(size_t block) {
+  FERRY_CHECK_LT(block, blocks_.size());
   if (needs_recovery_) RETURN_IF_ERROR(recover());
   Slot* slot = find(block);
   if (slot == nullptr) {
@@ -91,7 +94,9 @@ absl::Status BlockRing::wait_until_ready(Slot& slot) {
 }
 
 absl::Status BlockRing::post_forward(size_t block, ForwardOutput& output) {
-  Slot& slot = *find(block);
+  Slot* const found = find(block);
+  FERRY_CHECK(found != nullptr && found->in_use);
+  Slot& slot = *found;
   stats_.cloned_outputs += clone_shared_outputs(*blocks_[block], output);
   if (options_.prefetch) {
     look_ahead(block);
@@ -221,7 +226,11 @@ BlockRing::Slot* BlockRing::find_victim(size_t block) {
   return victim;
 }
 
-void BlockRing::reset_state() { needs_recovery_ = !recover().ok(); }
+void BlockRing::reset_state() {
+  // Also when it throws.
+  needs_recovery_ = true;
+  (void)recover();
+}
 
 absl::Status BlockRing::recover() {
   for (Slot& slot : slots_) {

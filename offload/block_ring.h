@@ -90,10 +90,10 @@ class BlockRing {
       BlockRingOptions options);
 
   // Gives it the blocks, in the order of a pass, and fills the slots. The
-  // images are attached and unbound. Once.
+  // images are attached and unbound. REQUIRES: a block at least; once.
   absl::Status start(std::vector<BlockImage*> blocks);
 
-  // Before block `block` runs: binds it.
+  // Before block `block` runs: binds it. REQUIRES: there is such a block.
   absl::Status pre_forward(size_t block);
   // After it ran: gives its slot away. REQUIRES: it is bound.
   absl::Status post_forward(size_t block, ForwardOutput& output);

@@ -7,8 +7,7 @@ namespace ferry {
 
 // Whether Ferry can run what the ranks shall share; the table stands at
 // DiffusionParallelConfig. UNIMPLEMENTED with every field that asks for more,
-// and what would work in its place. REQUIRES: the sizes are valid
-// (OffloadConfig::from_od_config()).
+// and what would work in its place.
 absl::Status check_parallel_config(const DiffusionParallelConfig& config);
 
 }  // namespace ferry

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "offload/torch_status.h"
+#include "platform/base/logging.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {
@@ -25,7 +27,8 @@ absl::Status HookRegistry::add(std::unique_ptr<ModelHook> hook) {
     return absl::AlreadyExistsError(absl::StrCat(
         module_path_, ": has a hook called \"", hook->name(), "\" already"));
   }
-  RETURN_IF_ERROR(hook->initialize_hook());
+  RETURN_IF_ERROR(
+      call_torch(module_path_, [&] { return hook->initialize_hook(); }));
   hooks_.push_back(std::move(hook));
   return absl::OkStatus();
 }
@@ -56,22 +59,36 @@ std::vector<std::string> HookRegistry::names() const {
 
 absl::Status HookRegistry::pre_forward() {
   if (depth_++ > 0) return absl::OkStatus();
-  for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->pre_forward());
+  for (const auto& hook : hooks_) {
+    RETURN_IF_ERROR(
+        call_torch(module_path_, [&] { return hook->pre_forward(); }));
+  }
   return absl::OkStatus();
 }
 
 absl::Status HookRegistry::post_forward(ForwardOutput& output) {
+  if (depth_ == 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(module_path_, ": is left, and was not entered"));
+  }
   if (--depth_ > 0) return absl::OkStatus();
   absl::Status first;
   for (auto hook = hooks_.rbegin(); hook != hooks_.rend(); ++hook) {
-    first.Update((*hook)->post_forward(output));
+    first.Update(call_torch(module_path_,
+                            [&] { return (*hook)->post_forward(output); }));
   }
   return first;
 }
 
 void HookRegistry::reset_state() {
   depth_ = 0;
-  for (const auto& hook : hooks_) hook->reset_state();
+  for (const auto& hook : hooks_) {
+    const absl::Status status =
+        call_torch(module_path_, [&] { hook->reset_state(); });
+    if (status.ok()) continue;
+    log_warning("a hook was not reset",
+                {{"hook", hook->name()}, {"error", status.ToString()}});
+  }
 }
 
 }  // namespace ferry

@@ -25,7 +25,8 @@ namespace ferry {
 // Ownership: owns its hooks; the module's view owns the registry.
 // Threads: not thread-safe; confined to the worker's step thread.
 // Errors: FAILED_PRECONDITION for a change while running; hooks' errors come
-//   through as they are, and leave the registry to be reset.
+//   through as they are, what a hook throws as a status that names the module
+//   (torch_status.h), and leave the registry to be reset.
 class HookRegistry {
  public:
   // `module_path` names the module in errors.
@@ -48,8 +49,9 @@ class HookRegistry {
 
   // Enters the module. After an error of a hook the later ones did not run.
   absl::Status pre_forward();
-  // Leaves the module, which returns `output`. REQUIRES: entered. Every hook
-  // runs; the first error is returned.
+  // Leaves the module, which returns `output`. Every hook runs; the first error
+  // is returned. FAILED_PRECONDITION when the module was not entered: programs
+  // can call the operators of hook points by themselves.
   absl::Status post_forward(ForwardOutput& output);
   // After an abandoned pass: nothing is entered, every hook is reset.
   void reset_state();

@@ -1,9 +1,14 @@
 #include "offload/hook_registry.h"
 
+#include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
+#include <new>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -134,6 +139,97 @@ TEST_F(HookRegistryTest, ResetForgetsAnAbandonedPass) {
   ASSERT_TRUE(registry_.post_forward(output_).ok());
   EXPECT_EQ(log_, (Log{"a reset", "a pre", "a post"}));
   EXPECT_TRUE(registry_.remove("a").ok());
+}
+
+TEST_F(HookRegistryTest, IsLeftOnlyWhenItWasEntered) {
+  ASSERT_TRUE(add("a").ok());
+  for (const bool was_entered : {false, true}) {
+    if (was_entered) {
+      ASSERT_TRUE(registry_.pre_forward().ok());
+      ASSERT_TRUE(registry_.post_forward(output_).ok());
+    }
+    log_.clear();
+    const absl::Status status = registry_.post_forward(output_);
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(status.message(),
+              "transformer.blocks.3: is left, and was not entered");
+    EXPECT_EQ(log_, Log());
+  }
+  // Not entered a negative number of times.
+  ASSERT_TRUE(registry_.pre_forward().ok());
+  EXPECT_EQ(log_, (Log{"a pre"}));
+}
+
+// Throws from the method that it is told.
+class ThrowingHook : public ModelHook {
+ public:
+  using Throw = std::function<void()>;
+  ThrowingHook(std::string throws_at, Throw throws)
+      : throws_at_(std::move(throws_at)), throws_(std::move(throws)) {}
+
+  const std::string& name() const override { return throws_at_; }
+  absl::Status initialize_hook() override { return act("init"); }
+  absl::Status pre_forward() override { return act("pre"); }
+  absl::Status post_forward(ForwardOutput&) override { return act("post"); }
+  void reset_state() override { (void)act("reset"); }
+
+ private:
+  absl::Status act(const std::string& what) {
+    if (what == throws_at_) throws_();
+    return absl::OkStatus();
+  }
+
+  const std::string throws_at_;
+  const Throw throws_;
+};
+
+struct Thrown {
+  ThrowingHook::Throw throws;
+  absl::StatusCode code;
+  std::string text;
+};
+
+std::vector<Thrown> everything_that_is_thrown() {
+  return {{[] { TORCH_CHECK(false, "a shape is wrong"); },
+           absl::StatusCode::kInternal, "a shape is wrong"},
+          {[] { throw std::bad_alloc(); }, absl::StatusCode::kResourceExhausted,
+           "out of device memory"},
+          {[] { throw std::out_of_range("no such key"); },
+           absl::StatusCode::kInternal, "no such key"},
+          {[] { throw 7; }, absl::StatusCode::kInternal,
+           "an exception of an unknown type"}};
+}
+
+TEST(HookRegistryExceptionTest, WhatAHookThrowsIsAStatusOfItsModule) {
+  for (const Thrown& thrown : everything_that_is_thrown()) {
+    const auto expect = [&](const absl::Status& status) {
+      EXPECT_EQ(status.code(), thrown.code);
+      EXPECT_EQ(status.message(), "block: " + thrown.text);
+    };
+    TensorListOutput output{{}};
+    Log log;
+    HookRegistry registry("block");
+    expect(registry.add(std::make_unique<ThrowingHook>("init", thrown.throws)));
+    EXPECT_TRUE(registry.empty());
+    ASSERT_TRUE(
+        registry.add(std::make_unique<ThrowingHook>("pre", thrown.throws))
+            .ok());
+    expect(registry.pre_forward());
+    registry.reset_state();
+    ASSERT_TRUE(registry.remove("pre").ok());
+    // The hooks after it run all the same.
+    ASSERT_TRUE(registry.add(std::make_unique<LoggingHook>("a", &log)).ok());
+    for (const std::string at : {"post", "reset"}) {
+      ASSERT_TRUE(
+          registry.add(std::make_unique<ThrowingHook>(at, thrown.throws)).ok());
+    }
+    ASSERT_TRUE(registry.add(std::make_unique<LoggingHook>("b", &log)).ok());
+    ASSERT_TRUE(registry.pre_forward().ok());
+    log.clear();
+    expect(registry.post_forward(output));
+    registry.reset_state();
+    EXPECT_EQ(log, (Log{"b post", "a post", "a reset", "b reset"}));
+  }
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
 #include "offload/image_layout.h"
 
+#include <c10/core/Layout.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <unordered_map>
 
 #include "offload/resolved_plan.h"
+#include "platform/base/check.h"
 
 namespace ferry {
 
@@ -18,6 +21,10 @@ int64_t span_bytes(const at::Tensor& tensor) {
 }
 
 ImageLayout plan_image(const std::vector<NamedTensor>& tensors) {
+  for (const NamedTensor& item : tensors) {
+    FERRY_CHECK(item.tensor.has_storage() && item.tensor.is_cpu() &&
+                item.tensor.layout() == c10::kStrided);
+  }
   ImageLayout layout;
   // The segments of storages.
   std::unordered_map<const void*, size_t> segments;

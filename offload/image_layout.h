@@ -40,7 +40,8 @@ struct ImageLayout {
   int64_t bytes = 0;
 };
 
-// REQUIRES: the tensors are dense, strided and on the host.
+// REQUIRES: the tensors are dense, strided and on the host. (What a package
+// holds else is refused by make_placement_plan().)
 ImageLayout plan_image(const std::vector<NamedTensor>& tensors);
 
 // Bytes from the first to the last that a tensor uses, gaps included.

@@ -216,7 +216,7 @@ TEST(UnboundTensors, APassThatUsesOneFailsAndTheNextOneDoesNot) {
                       .ok());
       const auto failed = module.run(0, toy_input());
       EXPECT_EQ(failed.status().message(),
-                "dit_0: dit_0.blocks.3.extra: is used outside of "
+                "dit_0.blocks.1: dit_0.blocks.3.extra: is used outside of "
                 "dit_0.blocks.3, when its values are not on the device");
       ASSERT_TRUE(hooks.remove("free function").ok());
       const auto next = module.run(0, toy_input());

@@ -3,6 +3,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
 
 namespace ferry {
 
@@ -10,5 +13,10 @@ namespace ferry {
 // another storage, and so on that storage's device.
 at::Tensor make_view(const at::Tensor& tensor, const c10::Storage& storage,
                      int64_t storage_offset);
+
+// Gives each tensor the data of the view at its place, as set_data() does: all
+// of them, or, when LibTorch throws, none. REQUIRES: as many of both.
+void set_data_of_all(absl::Span<const at::Tensor> tensors,
+                     absl::Span<const at::Tensor> views);
 
 }  // namespace ferry

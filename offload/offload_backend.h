@@ -29,6 +29,8 @@ namespace ferry {
 // Made by get_offload_backend(), one in a worker. Destroyed when enabled, it
 // gives back what it can; what only the device holds is lost.
 //
+// Errors: what LibTorch, or the module, throws is an error that names the call,
+//   and leaves what any other error leaves.
 // Ownership: the worker owns it; the module outlives it.
 // Threads: not thread-safe; confined to the worker's step thread.
 class OffloadBackend {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "platform/base/check.h"
 
 namespace ferry {
 
@@ -45,6 +46,7 @@ absl::string_view to_string(WeightTransfer transfer) {
 }
 
 OffloadConfig OffloadConfig::with_strategy(OffloadStrategy strategy) const {
+  FERRY_CHECK(is_automatic_);
   OffloadConfig config = *this;
   config.strategy_ = strategy;
   config.is_automatic_ = false;
@@ -52,6 +54,7 @@ OffloadConfig OffloadConfig::with_strategy(OffloadStrategy strategy) const {
 }
 
 OffloadConfig OffloadConfig::with_allgather() const {
+  FERRY_CHECK(is_automatic_);
   OffloadConfig config = with_strategy(OffloadStrategy::kDistributedLayerWise);
   config.gathered_ = {OffloadComponent::kDit};
   return config;

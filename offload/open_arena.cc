@@ -4,6 +4,8 @@
 
 #include <cstddef>
 
+#include "platform/base/status_macros.h"
+
 namespace ferry {
 namespace {
 
@@ -12,6 +14,13 @@ using Keeper = std::shared_ptr<const OpenArena>;
 void delete_keeper(void* keeper) { delete static_cast<Keeper*>(keeper); }
 
 }  // namespace
+
+absl::StatusOr<std::shared_ptr<OpenArena>> OpenArena::open(
+    const HostArena& arena, int64_t bytes) {
+  ASSIGN_OR_RETURN(HostAccess access,
+                   arena.access(AccessKind::kWrite, 0, bytes));
+  return std::make_shared<OpenArena>(std::move(access));
+}
 
 at::DataPtr data_in(std::shared_ptr<const OpenArena> arena, char* data) {
   return {data, new Keeper(std::move(arena)), delete_keeper,

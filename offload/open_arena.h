@@ -7,19 +7,34 @@
 #include <memory>
 #include <utility>
 
+#include "absl/status/statusor.h"
+#include "platform/base/check.h"
 #include "platform/device/host_arena.h"
 
 namespace ferry {
 
-// Host memory of a device that is ordinary memory of tensors now: it lives for
+// Host memory of a device that becomes ordinary memory of tensors: it lives for
 // as long as one of them sees it.
+//
+//   open(arena) → data_in()… → the tensors see it → keep(arena)
+//
+// Until keep() the arena is the caller's: when something fails before that,
+// nothing is lost.
 class OpenArena {
  public:
-  // REQUIRES: `access` opens all of `arena` for writing.
-  OpenArena(HostArena arena, HostAccess access)
-      : arena_(std::move(arena)), access_(std::move(access)) {}
+  // Opens the first `bytes` bytes for writing. Errors: as HostArena::access().
+  static absl::StatusOr<std::shared_ptr<OpenArena>> open(const HostArena& arena,
+                                                         int64_t bytes);
+
+  explicit OpenArena(HostAccess access) : access_(std::move(access)) {}
 
   char* data() const { return access_.data(); }
+
+  // Takes the arena that was opened. REQUIRES: it is that one.
+  void keep(HostArena arena) {
+    FERRY_CHECK(arena.data() != nullptr && arena.data() == data());
+    arena_ = std::move(arena);
+  }
 
  private:
   HostArena arena_;

@@ -10,6 +10,8 @@
 #include "offload/image_layout.h"
 #include "offload/ring_hook.h"
 #include "offload/slot_layout.h"
+#include "offload/torch_status.h"
+#include "platform/base/check.h"
 #include "platform/base/saturating_math.h"
 #include "platform/base/status_macros.h"
 
@@ -40,11 +42,16 @@ std::vector<int64_t> block_bytes(const PlacementPlan::Ring& ring) {
   return bytes;
 }
 
+Device& device_of(Platform& platform) {
+  FERRY_CHECK(platform.supports_cpu_offload());
+  return *platform.device();
+}
+
 }  // namespace
 
 PlacedWeights::PlacedWeights(Platform& platform, std::string hook_prefix,
                              RankGroup* group)
-    : device_(*platform.device()),
+    : device_(device_of(platform)),
       torch_device_(platform.torch_device()),
       hook_prefix_(std::move(hook_prefix)),
       group_(group) {}
@@ -71,7 +78,9 @@ absl::Status PlacedWeights::place(const PlacementPlan& plan,
         "failed; load the pipeline again");
   }
   stage_ = Stage::kTakingDown;
-  absl::Status status = do_place(plan, shared);
+  // What LibTorch throws ends like any other error.
+  absl::Status status =
+      call_torch("place", [&] { return do_place(plan, shared); });
   if (status.ok()) {
     stage_ = Stage::kPlaced;
     return status;
@@ -208,6 +217,8 @@ absl::Status PlacedWeights::attach_all(const PlacementPlan& plan,
       RETURN_IF_ERROR(gathered_->attach(planned));
       continue;
     }
+    // An image whose tensors are attached must not be lost.
+    ring->images.reserve(planned.blocks.size());
     for (const TensorGroup& group : planned.blocks) {
       ASSIGN_OR_RETURN(auto image, attach(group, shared));
       ring->images.push_back(std::move(image));
@@ -322,6 +333,10 @@ absl::Status PlacedWeights::add_hook(HookRegistry* registry,
 
 absl::Status PlacedWeights::take_down() {
   if (is_empty()) return absl::OkStatus();
+  return call_torch("take down", [this] { return do_take_down(); });
+}
+
+absl::Status PlacedWeights::do_take_down() {
   // A module that runs keeps its hooks, and everything stays.
   RETURN_IF_ERROR(remove_hooks());
   // That nothing runs any more is what counts, not how it went: all values are

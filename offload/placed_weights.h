@@ -106,6 +106,7 @@ class PlacedWeights {
   };
 
   absl::Status do_place(const PlacementPlan& plan, SharedImages* shared);
+  absl::Status do_take_down();
   absl::Status reserve(const PlacementPlan& plan);
   absl::Status check_memory(const PlacementPlan& plan);
   bool has_shares() const {

@@ -30,7 +30,9 @@
 #include "offload/module_tree.h"
 #include "offload/plan_resolver.h"
 #include "offload/preflight.h"
+#include "offload/torch_status.h"
 #include "offload/written_state.h"
+#include "platform/base/check.h"
 #include "platform/base/logging.h"
 #include "platform/base/saturating_math.h"
 #include "platform/base/status_macros.h"
@@ -96,7 +98,12 @@ PlacementBackend::PlacementBackend(Platform& platform, OffloadConfig config,
       gathers_(config_.effective_group_size() > 1),
       group_(options_.group),
       effective_(config_),
-      weights_(platform, "offload", group_) {}
+      weights_(platform, "offload", group_) {
+  if (gathers_) {
+    FERRY_CHECK(group_ != nullptr);
+    FERRY_CHECK_EQ(config_.effective_group_size(), group_->size());
+  }
+}
 
 absl::Status PlacementBackend::enable(OffloadableModule& module) {
   if (is_enabled()) {
@@ -105,7 +112,7 @@ absl::Status PlacementBackend::enable(OffloadableModule& module) {
   if (group_ != nullptr && !group_->not_worth_it.empty()) {
     RETURN_IF_ERROR(clear_group());
   }
-  auto decision = decide(module);
+  auto decision = call_torch("enable", [&] { return decide(module); });
   if (is_together()) {
     RETURN_IF_ERROR(place_together(decision));
   } else {
@@ -130,9 +137,8 @@ absl::StatusOr<bool> PlacementBackend::confirm(
   std::optional<Trial> trial = std::exchange(trial_, std::nullopt);
   std::optional<int64_t> pass_bytes;
   if (trial.has_value()) pass_bytes = trial->needs.gathered_bytes;
-  ASSIGN_OR_RETURN(
-      const TriedPasses tried,
-      try_passes(*group_, *platform_.device(), engine, pass_bytes, run));
+  ASSIGN_OR_RETURN(const TriedPasses tried,
+                   try_passes(engine, pass_bytes, run));
   TransferChoice transfer = {tried.status.ok(), ""};
   if (trial.has_value()) {
     trial->needs.compute = tried.compute;

@@ -13,6 +13,7 @@
 #include "offload/module_discovery.h"
 #include "offload/storage_ownership.h"
 #include "offload/violations.h"
+#include "platform/base/check.h"
 
 namespace ferry {
 namespace {
@@ -376,6 +377,7 @@ void Resolver::claim(const PlannedStack& stack, const std::string& owner) {
 
 absl::StatusOr<ResolvedPlan> resolve_offload_plan(const ModuleTree& tree,
                                                   const OffloadConfig& config) {
+  FERRY_CHECK(!config.is_automatic());
   return Resolver(tree, config).run();
 }
 

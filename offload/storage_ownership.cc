@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "platform/base/check.h"
 #include "platform/base/saturating_math.h"
 
 namespace ferry {
@@ -46,8 +47,10 @@ class Assigner {
                                              component->takes_turns});
     for (PlannedStack& stack : component->stacks) {
       for (PlannedBlock& block : stack.blocks) {
-        movers_[block.module] = {block.path, &block.bytes, &block.image_bytes,
-                                 true, !block.resident};
+        Mover& mover = movers_[block.module];
+        FERRY_CHECK(!mover.is_block);
+        mover = {block.path, &block.bytes, &block.image_bytes, true,
+                 !block.resident};
       }
     }
     for (PlannedComponent& child : component->children) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "c10/util/Exception.h"
+#include "platform/base/check.h"
 #include "platform/base/error_info.h"
 
 namespace ferry {
@@ -76,6 +77,7 @@ std::string shorten_error_text(absl::string_view text) {
 }
 
 absl::Status current_exception_status(absl::string_view where) {
+  FERRY_CHECK(std::current_exception() != nullptr);
   if (thrown_status) {
     absl::Status status = *std::move(thrown_status);
     thrown_status.reset();

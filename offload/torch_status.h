@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -25,13 +26,20 @@ absl::Status current_exception_status(absl::string_view where);
 // Forgets what an earlier throw_status() left behind.
 void forget_thrown_status();
 
-// Calls `function`, which may throw.
+// Calls `function`, which may throw, and returns what it returns: nothing, a
+// status, or a status or a value.
 template <typename Function>
-absl::Status call_torch(absl::string_view where, Function&& function) {
+auto call_torch(absl::string_view where, Function&& function)
+    -> std::conditional_t<std::is_void_v<std::invoke_result_t<Function>>,
+                          absl::Status, std::invoke_result_t<Function>> {
   forget_thrown_status();
   try {
-    std::forward<Function>(function)();
-    return absl::OkStatus();
+    if constexpr (std::is_void_v<std::invoke_result_t<Function>>) {
+      std::forward<Function>(function)();
+      return absl::OkStatus();
+    } else {
+      return std::forward<Function>(function)();
+    }
   } catch (...) {
     return current_exception_status(where);
   }

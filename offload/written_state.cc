@@ -1,6 +1,7 @@
 #include "offload/written_state.h"
 
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/Layout.h>
 
 #include <cstring>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "offload/mapped_storage.h"
 #include "offload/open_arena.h"
 #include "offload/resolved_plan.h"
+#include "platform/base/check.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {
@@ -30,6 +32,12 @@ bool is_alike(const at::Tensor& tensor, const at::Tensor& original) {
          tensor.is_neg() == original.is_neg();
 }
 
+absl::Status held_error() {
+  return absl::FailedPreconditionError(
+      "what methods write is held by another offload backend; disable that "
+      "one first");
+}
+
 void copy_bytes(void* to, const void* from, int64_t bytes) {
   // Of no bytes there may be no memory.
   if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
@@ -41,6 +49,8 @@ WrittenState::WrittenState(std::vector<NamedTensor> tensors)
     : tensors_(std::move(tensors)) {
   std::unordered_map<const c10::StorageImpl*, size_t> segments;
   for (const NamedTensor& item : tensors_) {
+    FERRY_CHECK(item.tensor.has_storage() && item.tensor.is_cpu() &&
+                item.tensor.layout() == c10::kStrided);
     c10::StorageImpl* const storage =
         item.tensor.storage().unsafeGetStorageImpl();
     const auto [known, is_new] = segments.emplace(storage, segments_.size());
@@ -58,7 +68,7 @@ WrittenState::WrittenState(std::vector<NamedTensor> tensors)
 }
 
 void WrittenState::keep() {
-  if (device_ != nullptr || kept_ || bytes_ == 0) return;
+  if (stage_ != Stage::kLoose || kept_ || bytes_ == 0) return;
   at::DataPtr kept =
       c10::GetCPUAllocator()->allocate(static_cast<size_t>(bytes_));
   write_values(static_cast<char*>(kept.get()));
@@ -79,7 +89,8 @@ void WrittenState::write_values(char* image) const {
 }
 
 absl::Status WrittenState::reset() {
-  if (device_ == nullptr) {
+  if (stage_ == Stage::kPacked) return held_error();
+  if (stage_ == Stage::kLoose) {
     if (!kept_ && bytes_ > 0) return absl::OkStatus();
     restore_storages();
     for (const Segment& segment : segments_) {
@@ -103,7 +114,7 @@ absl::Status WrittenState::reset() {
 void WrittenState::restore_storages() {
   for (const Segment& segment : segments_) {
     c10::StorageImpl& storage = *segment.storage;
-    if (device_ != nullptr) {
+    if (stage_ == Stage::kBound) {
       storage.set_data_ptr_noswap(
           at::DataPtr(device_data_ + segment.offset, torch_device_));
     } else if (static_cast<int64_t>(storage.nbytes()) != segment.bytes) {
@@ -138,20 +149,18 @@ void WrittenState::move_to(
                               c10::Storage(storages[segment_of_[i]]),
                               originals_[i].storage_offset()));
   }
-  // What can fail for want of memory is done: all tensors move, or none.
+  std::vector<at::Tensor> tensors;
+  tensors.reserve(tensors_.size());
+  for (const NamedTensor& item : tensors_) tensors.push_back(item.tensor);
+  set_data_of_all(tensors, views);
   for (size_t i = 0; i < segments_.size(); ++i) {
     segments_[i].storage = std::move(storages[i]);
   }
   originals_ = std::move(views);
-  restore_tensors();
 }
 
 absl::Status WrittenState::pack(Device& device, c10::Device torch_device) {
-  if (device_ != nullptr) {
-    return absl::FailedPreconditionError(
-        "what methods write is held by another offload backend; disable that "
-        "one first");
-  }
+  if (stage_ != Stage::kLoose) return held_error();
   HostArena arena;
   if (bytes_ > 0) {
     ASSIGN_OR_RETURN(arena, device.allocate_host(bytes_, "written state"));
@@ -163,6 +172,7 @@ absl::Status WrittenState::pack(Device& device, c10::Device torch_device) {
   move_to(torch_device,
           [&](const Segment&) { return at::DataPtr(nullptr, torch_device); });
   arena_ = std::move(arena);
+  stage_ = Stage::kPacked;
   device_ = &device;
   torch_device_ = torch_device;
   kept_.clear();
@@ -170,24 +180,25 @@ absl::Status WrittenState::pack(Device& device, c10::Device torch_device) {
 }
 
 void WrittenState::bind(char* device_data) {
+  FERRY_CHECK_EQ(stage_, Stage::kPacked);
+  stage_ = Stage::kBound;
   device_data_ = device_data;
   restore_storages();
 }
 
 absl::Status WrittenState::release() {
-  std::shared_ptr<const OpenArena> open;
+  FERRY_CHECK_NE(stage_, Stage::kLoose);
+  std::shared_ptr<OpenArena> open;
   if (bytes_ > 0) {
-    // The access is asked for first: after an error the arena is still here.
-    ASSIGN_OR_RETURN(HostAccess access,
-                     arena_.access(AccessKind::kWrite, 0, bytes_));
-    open =
-        std::make_shared<const OpenArena>(std::move(arena_), std::move(access));
+    ASSIGN_OR_RETURN(open, OpenArena::open(arena_, bytes_));
   }
   const c10::Device host(c10::kCPU);
   move_to(host, [&](const Segment& segment) {
     return segment.bytes > 0 ? data_in(open, open->data() + segment.offset)
                              : at::DataPtr(nullptr, host);
   });
+  if (open != nullptr) open->keep(std::move(arena_));
+  stage_ = Stage::kLoose;
   device_ = nullptr;
   device_data_ = nullptr;
   return absl::OkStatus();

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "offload/module_tree.h"
 #include "offload/tensor_group.h"
+#include "platform/base/check.h"
 #include "platform/device/device.h"
 #include "platform/device/host_arena.h"
 
@@ -44,8 +45,8 @@ namespace ferry {
 // Errors: those of the device. Throws what LibTorch throws.
 class WrittenState {
  public:
-  // REQUIRES: the tensors are dense, strided, on the host, and all that see
-  // their storages.
+  // `tensors` are all that see their storages: written_tensors() finds them.
+  // REQUIRES: they are dense, strided and on the host.
   explicit WrittenState(std::vector<NamedTensor> tensors = {});
 
   WrittenState(const WrittenState&) = delete;
@@ -65,21 +66,28 @@ class WrittenState {
   void keep();
   // Brings the package's values back, with one copy if they are bound: on the
   // current stream, after what that was given. What was not kept was not
-  // written. REQUIRES: not packed.
+  // written. FAILED_PRECONDITION when it is packed and not bound: a backend
+  // that could not give it back holds it.
   absl::Status reset();
 
   // Moves the package's values into host memory of the device, for tensors on
   // it. After an error nothing changed: FAILED_PRECONDITION unless it is loose.
   absl::Status pack(Device& device, c10::Device torch_device);
   // What copies to the device read: bytes(). REQUIRES: packed or bound.
-  const char* host_data() const { return arena_.data(); }
+  const char* host_data() const {
+    FERRY_CHECK_NE(stage_, Stage::kLoose);
+    return arena_.data();
+  }
   // Binds the tensors to a copy of host_data() on the device. REQUIRES: packed.
   void bind(char* device_data);
-  // Back to ordinary tensors. After an error nothing changed. REQUIRES: packed
-  // or bound, and nothing runs.
+  // Back to ordinary tensors. After an error, or when LibTorch throws, nothing
+  // changed. Nothing runs: the caller has synchronized the device. REQUIRES:
+  // packed or bound.
   absl::Status release();
 
  private:
+  enum class Stage { kLoose, kPacked, kBound };
+
   struct Segment {
     c10::intrusive_ptr<c10::StorageImpl> storage;
     int64_t bytes = 0;
@@ -91,7 +99,8 @@ class WrittenState {
   void restore_storages();
   // Gives the tensors their storages, sizes and strides back.
   void restore_tensors();
-  // Exchanges the storages for others with this data, all or none.
+  // Exchanges the storages for others with this data: all, or none when
+  // LibTorch throws.
   void move_to(c10::Device torch_device,
                absl::FunctionRef<at::DataPtr(const Segment& segment)> data_of);
   // Copies what the package holds into an image.
@@ -104,6 +113,7 @@ class WrittenState {
   std::vector<Segment> segments_;
   int64_t bytes_ = 0;
   int64_t reset_bytes_ = 0;
+  Stage stage_ = Stage::kLoose;
   // Loose: the values, once they are kept.
   at::DataPtr kept_;
   // Packed or bound.

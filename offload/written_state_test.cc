@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "absl/status/status.h"
 #include "offload/resolved_plan.h"
 #include "offload/testing/checked_platform.h"
+#include "offload/testing/throwing_tensor.h"
 #include "platform/device/device_arena.h"
 #include "platform/device/simulated/fault_plan.h"
 
@@ -188,6 +190,53 @@ TEST_P(WrittenStateTest, ADeviceThatFailsIsAStatus) {
   device().faults().fail(FaultPoint::kCopy, 1000);
   ASSERT_EQ(state_.reset(), absl::OkStatus());
   EXPECT_EQ(look_at(tensors_), seen_);
+}
+
+// All tensors move, or none, whichever LibTorch does not want to.
+TEST(WrittenState, WhatLibtorchThrowsChangesNothing) {
+  SimulatedPlatform platform{checked_device()};
+  SimulatedDevice& device = platform.simulated_device();
+  for (size_t i = 0; i < some_tensors().size(); ++i) {
+    SCOPED_TRACE(i);
+    std::vector<NamedTensor> tensors = some_tensors();
+    at::Tensor& tensor = tensors[i].tensor;
+    tensor = make_throwing_tensor(tensor);
+    const auto seen = look_at(tensors);
+    WrittenState state(tensors);
+    state.keep();
+    throw_once(tensor);
+    EXPECT_THROW((void)state.pack(device, c10::Device(c10::kCPU)),
+                 std::bad_alloc);
+    EXPECT_EQ(look_at(tensors), seen);
+    ASSERT_EQ(state.reset(), absl::OkStatus());
+    ASSERT_EQ(state.pack(device, c10::Device(c10::kCPU)), absl::OkStatus());
+    throw_once(tensor);
+    EXPECT_THROW((void)state.release(), std::bad_alloc);
+    EXPECT_EQ(state.reset().code(), absl::StatusCode::kFailedPrecondition);
+    ASSERT_EQ(state.release(), absl::OkStatus());
+    EXPECT_EQ(look_at(tensors), seen);
+    ASSERT_EQ(state.reset(), absl::OkStatus());
+    EXPECT_EQ(look_at(tensors), seen);
+  }
+}
+
+TEST(WrittenStateDeathTest, BrokenContractsEndTheProcess) {
+  for (const at::Tensor& tensor :
+       {at::arange(4.0).to_sparse(), at::arange(4.0).to(c10::kMeta)}) {
+    EXPECT_DEATH(WrittenState({{"odd", tensor}}), "kStrided");
+  }
+  SimulatedPlatform platform{checked_device()};
+  WrittenState state(some_tensors());
+  EXPECT_DEATH((void)state.host_data(), "stage_ != Stage::kLoose");
+  EXPECT_DEATH(state.bind(nullptr), "stage_ == Stage::kPacked");
+  EXPECT_DEATH((void)state.release(), "stage_ != Stage::kLoose");
+  ASSERT_EQ(state.pack(platform.simulated_device(), c10::Device(c10::kCPU)),
+            absl::OkStatus());
+  std::vector<char> memory(static_cast<size_t>(state.bytes()));
+  state.bind(memory.data());
+  EXPECT_DEATH(state.bind(memory.data()), "stage_ == Stage::kPacked");
+  ASSERT_EQ(state.release(), absl::OkStatus());
+  EXPECT_DEATH((void)state.release(), "stage_ != Stage::kLoose");
 }
 
 TEST(WrittenState, OfNothingCostsNothing) {

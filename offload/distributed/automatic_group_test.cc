@@ -1,6 +1,7 @@
 // Groups that choose for themselves whether they gather.
 
 #include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -17,10 +18,12 @@
 #include "offload/distributed/shared_images.h"
 #include "offload/offload_config.h"
 #include "offload/offload_stats.h"
+#include "offload/offloadable_module.h"
 #include "offload/placement_backend.h"
 #include "offload/testing/checked_platform.h"
 #include "offload/testing/toy_group.h"
 #include "offload/testing/toy_module.h"
+#include "platform/base/status_macros.h"
 #include "platform/device/device_arena.h"
 #include "platform/device/host_arena.h"
 #include "platform/device/simulated/fault_plan.h"
@@ -456,6 +459,43 @@ TEST(AutomaticGroupTest, WhatWasAskedForAndCannotBeGatheredIsTheErrorOfAll) {
       }
       EXPECT_THAT(group.violations(), IsEmpty());
     }
+  }
+}
+
+// In the middle of a pass, whose blocks it holds.
+absl::Status throw_in_a_pass(ToyGroup& group, int rank) {
+  const OffloadableComponent& dit = group.rank(rank).module->components()[0];
+  RETURN_IF_ERROR(dit.hooks->pre_forward());
+  RETURN_IF_ERROR(dit.stacks[0].blocks[1].hooks->pre_forward());
+  TORCH_CHECK(false, "the model throws");
+}
+
+TEST(AutomaticGroupTest, EachCopiesWhereTheRequestOfOneThrows) {
+  ToyGroup group(confirming_options(absl::Milliseconds(1)));
+  enable_gathering(group);
+  ASSERT_THAT(group.confirm([&](int rank) {
+    if (rank == 1) return throw_in_a_pass(group, rank);
+    return run_request(group, rank);
+  }),
+              Each(absl::OkStatus()));
+  expect_copies(group,
+                "failed: rank 1: the smallest request: the model throws");
+}
+
+TEST(AutomaticGroupTest, WhatWasAskedForAndThrowsIsTheErrorOfAll) {
+  ToyGroup group(asked_for_options());
+  ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+  const std::vector<absl::Status> said = group.confirm([&](int rank) {
+    if (rank == 3) return throw_in_a_pass(group, rank);
+    return run_request(group, rank);
+  });
+  EXPECT_THAT(said, Each(said.front()));
+  EXPECT_EQ(said.front().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(said.front().message()),
+              HasSubstr("rank 3: the smallest request: the model throws"));
+  for (int rank = 0; rank < kRanks; ++rank) {
+    EXPECT_EQ(group.rank(rank).group.control->status(), absl::OkStatus());
+    EXPECT_EQ(group.rank(rank).group.weights->status(), absl::OkStatus());
   }
 }
 

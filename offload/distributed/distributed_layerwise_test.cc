@@ -9,6 +9,7 @@
 #include <future>
 #include <memory>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -24,6 +25,7 @@
 #include "offload/testing/checked_platform.h"
 #include "offload/testing/toy_group.h"
 #include "offload/testing/toy_module.h"
+#include "offload/wave_participant.h"
 #include "platform/base/clock.h"
 #include "platform/device/simulated/fault_plan.h"
 #include "platform/distributed/in_process/in_process_group.h"
@@ -310,6 +312,52 @@ void expect_the_group_ends(const CallFaults& control,
     EXPECT_FALSE(group.rank(rank).module->run(0, toy_input()).ok());
     // What is shared cannot be given back without the others.
     EXPECT_FALSE(group.rank(rank).backend->disable().ok());
+  });
+}
+
+// As what a communicator, or a device, may throw.
+CallFaults throwing_at(int64_t nth) {
+  return [nth](int rank, int64_t call) {
+    if (rank == 1 && call == nth) throw std::runtime_error("thrown in a call");
+    return CallFault();
+  };
+}
+
+TEST(DistributedLayerwiseTest, WhatAThreadThrowsEndsTheGroup) {
+  // On the transport thread, and on the thread of a stream.
+  for (const bool in_vote : {true, false}) {
+    SCOPED_TRACE(in_vote);
+    ToyGroupOptions options = options_for(3);
+    (in_vote ? options.control_faults : options.weight_faults) =
+        throwing_at(in_vote ? kStartCalls + 2 : 2);
+    ToyGroup group(options);
+    ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+    run_ranks(3, [&](int rank) {
+      absl::Status status;
+      while (status.ok()) {
+        status = group.rank(rank).module->run(0, toy_input()).status();
+      }
+      if (rank == 1) {
+        EXPECT_THAT(std::string(status.message()),
+                    HasSubstr("thrown in a call"));
+      }
+      EXPECT_FALSE(group.rank(rank).module->run(0, toy_input()).ok());
+      EXPECT_FALSE(group.rank(rank).backend->disable().ok());
+    });
+  }
+}
+
+TEST(DistributedLayerwiseTest, WhatTheCoordinatorThrowsEndsTheGroup) {
+  ToyGroup group(options_for(2));
+  ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+  group.rank(0).backend->wave_participant()->set_wave_wanted(
+      [](int64_t) { throw std::runtime_error("no wave"); });
+  run_ranks(2, [&](int rank) {
+    const absl::Status status =
+        group.rank(rank).module->run(0, toy_input()).status();
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("rank 0 of 2: the transport thread: no wave"))
+        << rank;
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include "absl/memory/memory.h"
 #include "offload/image_layout.h"
+#include "platform/base/check.h"
 #include "platform/base/status_macros.h"
 #include "platform/device/host_arena.h"
 
@@ -34,6 +35,7 @@ Slots slots_of(const PlacementPlan& plan, int ranks) {
 }  // namespace
 
 int64_t GatheredWeights::device_bytes(const PlacementPlan& plan, int ranks) {
+  FERRY_CHECK_GE(ranks, 1);
   const Slots slots = slots_of(plan, ranks);
   return PassEngine::device_bytes(slots.count, ranks, slots.share_bytes);
 }
@@ -52,6 +54,8 @@ absl::StatusOr<std::unique_ptr<GatheredWeights>> GatheredWeights::reserve(
 
 absl::Status GatheredWeights::attach(const PlacementPlan::Ring& ring) {
   rings_.push_back({ring.options.name, {}});
+  // An image whose tensors are attached must not be lost.
+  rings_.back().images.reserve(ring.blocks.size());
   for (const TensorGroup& block : ring.blocks) {
     ASSIGN_OR_RETURN(auto image,
                      BlockImage::pack(device_, torch_device_, block,

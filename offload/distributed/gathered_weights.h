@@ -28,7 +28,7 @@ namespace ferry {
 // Threads: as PassEngine.
 class GatheredWeights {
  public:
-  // Device memory for the slots of a plan. REQUIRES: ranks > 1.
+  // Device memory for the slots of a plan. REQUIRES: ranks ≥ 1.
   static int64_t device_bytes(const PlacementPlan& plan, int ranks);
 
   static absl::StatusOr<std::unique_ptr<GatheredWeights>> reserve(

@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "offload/allocate_on_device.h"
 #include "offload/clone_shared_outputs.h"
+#include "offload/torch_status.h"
+#include "platform/base/check.h"
 #include "platform/base/fault_point.h"
 #include "platform/base/logging.h"
 #include "platform/base/status_macros.h"
@@ -70,6 +72,7 @@ PassEngine::~PassEngine() {
 }
 
 absl::Status PassEngine::start(std::vector<Ring> rings) {
+  FERRY_CHECK(rings_.empty());
   rings_ = std::move(rings);
   predictor_ = PassPredictor(rings_.size());
   std::vector<int> blocks;
@@ -136,17 +139,20 @@ void PassEngine::stop() {
 
 void PassEngine::run() {
   MutexLock lock(&mutex_);
-  while (!is_stopping_ && failure_.ok()) work_once();
+  while (!is_stopping_ && failure_.ok()) {
+    const absl::Status status = call_torch("the transport thread", [this] {
+      mutex_.assert_held();
+      work_once();
+    });
+    if (!status.ok()) fail(status);
+  }
 }
 
 void PassEngine::work_once() {
   if (const auto wave = protocol_.take_wave_wanted()) {
-    mutex_.unlock();
-    {
-      MutexLock wanted_lock(&wanted_mutex_);
-      if (wave_wanted_ != nullptr) wave_wanted_(*wave);
-    }
-    mutex_.lock();
+    MutexUnlock unlock(&mutex_);
+    MutexLock wanted_lock(&wanted_mutex_);
+    if (wave_wanted_ != nullptr) wave_wanted_(*wave);
     return;
   }
   const PassProtocol::Work work = protocol_.next();
@@ -168,10 +174,12 @@ void PassEngine::work_once() {
 
 void PassEngine::vote() {
   const int mine = protocol_.begin_vote();
-  mutex_.unlock();
-  fault_point("pass_vote");
-  absl::StatusOr<std::vector<int>> wanted = exchange_wishes(mine);
-  mutex_.lock();
+  absl::StatusOr<std::vector<int>> wanted;
+  {
+    MutexUnlock unlock(&mutex_);
+    fault_point("pass_vote");
+    wanted = exchange_wishes(mine);
+  }
   if (!wanted.ok()) return fail(wanted.status());
   // It comes from the other ranks.
   const int rings = protocol_.components();
@@ -202,9 +210,11 @@ absl::StatusOr<std::vector<int>> PassEngine::exchange_wishes(int mine) {
 
 void PassEngine::gather(const PassProtocol::Work& work) {
   protocol_.begin_gather();
-  mutex_.unlock();
-  const absl::Status status = give_gather(work);
-  mutex_.lock();
+  absl::Status status;
+  {
+    MutexUnlock unlock(&mutex_);
+    status = give_gather(work);
+  }
   if (!status.ok()) return fail(status);
   protocol_.end_gather();
   changed_.notify_all();
@@ -235,9 +245,11 @@ bool PassEngine::copy_ahead() {
   if (share_is_copied_ || coming.kind == PassProtocol::WorkKind::kNothing) {
     return false;
   }
-  mutex_.unlock();
-  const absl::Status status = copy_share(image_of(coming));
-  mutex_.lock();
+  absl::Status status;
+  {
+    MutexUnlock unlock(&mutex_);
+    status = copy_share(image_of(coming));
+  }
   if (!status.ok()) fail(status);
   return true;
 }
@@ -268,10 +280,11 @@ absl::Status PassEngine::copy_share(const BlockImage& image) {
 
 void PassEngine::yield(const PassProtocol::Work& work) {
   const int64_t pass = protocol_.passes();
-  mutex_.unlock();
-  const absl::Status status =
-      device_.synchronize(slots_[static_cast<size_t>(work.slot)].ready);
-  mutex_.lock();
+  absl::Status status;
+  {
+    MutexUnlock unlock(&mutex_);
+    status = device_.synchronize(slots_[static_cast<size_t>(work.slot)].ready);
+  }
   if (!status.ok()) return fail(status);
   protocol_.yield(pass);
   changed_.notify_all();
@@ -294,6 +307,8 @@ void PassEngine::fail(const absl::Status& status) {
 // --- The step thread
 
 absl::Status PassEngine::pre_forward(size_t ring, size_t block) {
+  FERRY_CHECK_LT(ring, rings_.size());
+  FERRY_CHECK_LT(block, rings_[ring].blocks.size());
   BlockImage& image = *rings_[ring].blocks[block];
   int slot = PassProtocol::kNone;
   {
@@ -354,6 +369,7 @@ absl::Status PassEngine::await(Slot& slot, const BlockImage& image,
 }
 
 absl::Status PassEngine::post_forward(ForwardOutput& output) {
+  FERRY_CHECK(is_bound_);
   BlockImage& image = bound_image();
   const int64_t clones = clone_shared_outputs(image, output);
   absl::Status status = runs_.end(device_.current_stream(), image.bytes());

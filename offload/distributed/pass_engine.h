@@ -96,7 +96,7 @@ class PassEngine final : public WaveParticipant {
   PassEngine& operator=(const PassEngine&) = delete;
 
   // Starts the transport thread. Rings and their order are equal on all ranks.
-  // Once.
+  // REQUIRES: once.
   absl::Status start(std::vector<Ring> rings) EXCLUDES_LOCK(mutex_);
 
   void start_wave(int64_t wave) override EXCLUDES_LOCK(mutex_);
@@ -104,7 +104,8 @@ class PassEngine final : public WaveParticipant {
   void set_wave_wanted(WaveWanted wanted) override EXCLUDES_LOCK(wanted_mutex_);
 
   // Before block `block` of a ring runs: asks for a pass of the ring unless one
-  // is being computed, waits for the block, binds it.
+  // is being computed, waits for the block, binds it. REQUIRES: there is such a
+  // block.
   absl::Status pre_forward(size_t ring, size_t block) EXCLUDES_LOCK(mutex_);
   // After it ran. REQUIRES: it is bound.
   absl::Status post_forward(ForwardOutput& output) EXCLUDES_LOCK(mutex_);
@@ -128,6 +129,9 @@ class PassEngine final : public WaveParticipant {
   // Ends it at once, and with it the group.
   void stop() EXCLUDES_LOCK(mutex_);
 
+  // Whose they are.
+  RankGroup& group() const { return group_; }
+  Device& device() const { return device_; }
   int64_t device_bytes() const { return memory_.bytes(); }
   int slots() const { return static_cast<int>(slots_.size()); }
   Stats stats() EXCLUDES_LOCK(mutex_);

@@ -40,8 +40,8 @@ class SharedImages {
                                 absl::FunctionRef<void(char* data)> fill);
   // All images are written, and will not be again.
   static absl::Status seal(int file);
-  // Gives the pages up, so that others can be written. REQUIRES: it is not
-  // sealed, and nobody has an arena of it.
+  // Gives the pages up, so that others can be written. FAILED_PRECONDITION: it
+  // is sealed. Nobody has an arena of it: the ranks have voted on that.
   static absl::Status clear(int file);
 
  private:

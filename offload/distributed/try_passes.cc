@@ -4,8 +4,12 @@
 #include <cstddef>
 #include <vector>
 
+#include "offload/distributed/rank_group.h"
 #include "offload/distributed/start_vote.h"
+#include "offload/torch_status.h"
+#include "platform/base/check.h"
 #include "platform/base/status_macros.h"
+#include "platform/device/device.h"
 #include "platform/device/memory_info.h"
 #include "platform/distributed/host_communicator.h"
 
@@ -28,21 +32,28 @@ absl::Status find_loss(const RankGroup& group, const Device& device) {
 
 }  // namespace
 
-absl::StatusOr<TriedPasses> try_passes(RankGroup& group, Device& device,
-                                       PassEngine& engine,
+absl::StatusOr<TriedPasses> try_passes(PassEngine& engine,
                                        std::optional<int64_t> pass_bytes,
                                        absl::FunctionRef<absl::Status()> run) {
-  absl::Status ran = run();
+  RankGroup& group = engine.group();
+  FERRY_CHECK(group.choice != nullptr);
+  const auto try_once = [&] {
+    absl::Status status = call_torch("the smallest request", run);
+    // What it was in the middle of holds the others up.
+    if (!status.ok()) engine.withdraw();
+    return status;
+  };
+  absl::Status ran = try_once();
   PassEngine::Runs runs;
   if (ran.ok() && pass_bytes.has_value()) {
     ran = engine.begin_timing();
-    if (ran.ok()) ran = run();
+    if (ran.ok()) ran = try_once();
     runs = engine.end_timing();
   }
   // Others may still make passes, which the control group votes on.
   HostCommunicator& ranks = *group.choice;
   RETURN_IF_ERROR(vote_on_start(ranks, group.start_timeout,
-                                find_loss(group, device), "is well"));
+                                find_loss(group, engine.device()), "is well"));
   TriedPasses tried;
   tried.status = vote_on_start(ranks, group.start_timeout, ran, "ran");
   RETURN_IF_ERROR(ranks.status());

@@ -8,8 +8,6 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "offload/distributed/pass_engine.h"
-#include "offload/distributed/rank_group.h"
-#include "platform/device/device.h"
 
 namespace ferry {
 
@@ -32,10 +30,8 @@ struct TriedPasses {
 // for a pass any more.
 // Errors: of all ranks alike, that the group, or the device of a rank, has
 // failed.
-// REQUIRES: engine and device are the group's, which has a communicator for the
-// choice.
-absl::StatusOr<TriedPasses> try_passes(RankGroup& group, Device& device,
-                                       PassEngine& engine,
+// REQUIRES: the engine's group has a communicator for the choice.
+absl::StatusOr<TriedPasses> try_passes(PassEngine& engine,
                                        std::optional<int64_t> pass_bytes,
                                        absl::FunctionRef<absl::Status()> run);
 

@@ -202,11 +202,9 @@ void ToyModule::reset_hooks() {
 
 absl::StatusOr<at::Tensor> ToyModule::run(size_t component, const at::Tensor& x,
                                           const std::vector<size_t>& order) {
-  absl::StatusOr<at::Tensor> result;
-  const absl::Status status = call_torch(components_[component].path, [&] {
-    result = run_hooked(components_[component], x, order);
+  auto result = call_torch(components_[component].path, [&] {
+    return run_hooked(components_[component], x, order);
   });
-  if (!status.ok()) result = status;
   if (!result.ok()) reset_hooks();
   return result;
 }
