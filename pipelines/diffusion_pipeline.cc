@@ -164,7 +164,7 @@ absl::Status check_schedules(const PipelineParts& parts) {
     ASSIGN_OR_RETURN(const std::vector<int64_t> shape,
                      parts.root->latent_shape(1, height, width, 1));
     // What is wrong with it is the generation's to tell.
-    if (shape.size() != 4 && shape.size() != 5) continue;
+    if (!is_latent_shape(shape, 1)) continue;
     RETURN_IF_ERROR(parts.schedulers->check_size(
         parts.manifest, image_seq_len(shape, parts.manifest)));
   }

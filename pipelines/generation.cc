@@ -14,6 +14,7 @@
 #include "pipelines/images/tensor_to_image.h"
 #include "pipelines/output_text.h"
 #include "pipelines/schedulers/noise_source.h"
+#include "platform/base/check.h"
 #include "platform/base/clock.h"
 #include "platform/base/error_info.h"
 #include "platform/base/fault_point.h"
@@ -99,13 +100,14 @@ Generation::Generation(const PipelineParts& parts,
       classifier_free_(wants_classifier_free(parts, spec)) {}
 
 absl::StatusOr<GenerationReport> Generation::run() {
+  FERRY_CHECK(!std::exchange(has_run_, true));
   RETURN_IF_ERROR(check_spec());
   RETURN_IF_ERROR(parts_.root->begin_generation(spec_.seed()));
   ASSIGN_OR_RETURN(
       latent_shape_,
       parts_.root->latent_shape(num_images_, spec_.height(), spec_.width(), 1));
   const std::vector<int64_t>& shape = latent_shape_;
-  if ((shape.size() != 4 && shape.size() != 5) || shape[0] != num_images_) {
+  if (!is_latent_shape(shape, num_images_)) {
     return module_error(absl::StrCat(
         "latent_shape: returned [", absl::StrJoin(shape, ", "),
         "]; expected [batch, channels, (frames,) height, width] for a batch "

@@ -69,6 +69,7 @@ class Generation {
   const int num_images_;
   const bool classifier_free_;
 
+  bool has_run_ = false;
   // Handed from stage to stage.
   Conditioning conditioning_;
   std::vector<int64_t> latent_shape_;

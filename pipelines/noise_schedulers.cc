@@ -1,6 +1,8 @@
 #include "pipelines/noise_schedulers.h"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -10,6 +12,7 @@
 #include "pipelines/pipeline_handover.h"
 #include "pipelines/schedulers/load_noise_scheduler.h"
 #include "pipelines/schedulers/prediction.h"
+#include "platform/base/check.h"
 #include "platform/base/error_info.h"
 #include "platform/base/logging.h"
 #include "platform/base/status_macros.h"
@@ -84,9 +87,21 @@ v1::SchedulerInfo::CustomSigmas to_proto(CustomSigmas sigmas) {
 
 }  // namespace
 
+bool is_latent_shape(const std::vector<int64_t>& shape, int64_t batch) {
+  // Products of two of them are numbers, and no tensor is as large.
+  constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
+  return (shape.size() == 4 || shape.size() == 5) && shape[0] == batch &&
+         std::all_of(shape.begin(), shape.end(), [](int64_t size) {
+           return size >= 1 && size <= kLargest;
+         });
+}
+
 int64_t image_seq_len(const std::vector<int64_t>& latent_shape,
                       const config::v1::PipelineManifest& manifest) {
+  FERRY_CHECK(!latent_shape.empty());
+  FERRY_CHECK(is_latent_shape(latent_shape, latent_shape[0]));
   const int64_t patch = manifest.scheduler().patch_size();
+  FERRY_CHECK_GE(patch, 1);
   return (latent_shape.end()[-2] / patch) * (latent_shape.end()[-1] / patch);
 }
 
@@ -226,8 +241,9 @@ absl::StatusOr<std::unique_ptr<NoiseSchedule>> NoiseSchedulers::make(
   }
   options.mu = mu_;
   if (choice.grid != PipelineGrid::kNone && n >= min_grid_steps(choice.grid)) {
-    GridLevels levels = make_grid(
-        choice.grid, n, choice.scheduler->flow_traits()->num_train_timesteps);
+    const std::optional<FlowTraits> traits = choice.scheduler->flow_traits();
+    FERRY_CHECK(traits.has_value());
+    GridLevels levels = make_grid(choice.grid, n, traits->num_train_timesteps);
     if (!is_custom) options.sigmas = std::move(levels.sigmas);
     options.timesteps = std::move(levels.timesteps);
   }

@@ -18,8 +18,12 @@
 
 namespace ferry {
 
+// Whether it is a shape of the latents of `batch` pictures: [batch, channels,
+// (frames,) height, width], each at least 1.
+bool is_latent_shape(const std::vector<int64_t>& shape, int64_t batch);
+
 // Image tokens of latents, for dynamic shifting.
-// REQUIRES: the last two dimensions are height and width; a checked manifest.
+// REQUIRES: is_latent_shape(); a manifest that Package::load() has checked.
 int64_t image_seq_len(const std::vector<int64_t>& latent_shape,
                       const config::v1::PipelineManifest& manifest);
 

@@ -28,7 +28,7 @@ absl::Status complete_handover(const NoiseScheduler& scheduler,
 // Whether a NoiseScheduler can be handed such levels.
 bool can_take(const NoiseScheduler& scheduler, PipelineGrid grid);
 
-// REQUIRES: it is not SIGMA_GRID_UNSPECIFIED.
+// The levels that a pipeline hands over; kNone also for what is not specified.
 PipelineGrid to_pipeline_grid(config::v1::SigmaGrid grid);
 // The rule for mu of a completed `config`.
 MuRule to_mu_rule(const config::v1::NoiseSchedulerConfig& config);

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "platform/base/check.h"
 #include "platform/base/status_macros.h"
 #include "platform/base/utf8.h"
 
@@ -49,6 +50,7 @@ void append_entry(uint16_t tag, uint16_t type, size_t count, uint32_t value,
 
 // REQUIRES: `character` is one valid UTF-8 character.
 uint32_t code_point(absl::string_view character) {
+  FERRY_CHECK_EQ(utf8_valid_length(character), character.size());
   const uint32_t lead = static_cast<uint8_t>(character[0]);
   if (character.size() == 1) return lead;
   uint32_t value = lead & (0x7Fu >> character.size());

@@ -50,12 +50,8 @@ class DdimSchedule : public NoiseSchedule {
         steps_(std::move(steps)),
         options_(options) {}
 
-  at::Tensor scale_model_input(const at::Tensor& sample, int) const override {
-    return sample;
-  }
-
-  at::Tensor step(const at::Tensor& model_output, int i,
-                  const at::Tensor& sample, NoiseSource&) override {
+  at::Tensor make_step(const at::Tensor& model_output, int i,
+                       const at::Tensor& sample, NoiseSource&) override {
     const at::Tensor latents = sample.to(at::kFloat);
     const at::Tensor output = model_output.to(at::kFloat);
     const at::Tensor& alpha = steps_[i].before;

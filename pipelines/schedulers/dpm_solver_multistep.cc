@@ -40,12 +40,8 @@ class DpmSolverSchedule : public NoiseSchedule {
                       /*init_noise_sigma=*/1.0f),
         options_(options) {}
 
-  at::Tensor scale_model_input(const at::Tensor& sample, int) const override {
-    return sample;
-  }
-
-  at::Tensor step(const at::Tensor& model_output, int i,
-                  const at::Tensor& sample, NoiseSource& noise) override {
+  at::Tensor make_step(const at::Tensor& model_output, int i,
+                       const at::Tensor& sample, NoiseSource& noise) override {
     const at::Tensor latents = sample.to(at::kFloat);
     images_.insert(images_.begin(),
                    predict_image(options_.multistep, level(i),

@@ -45,12 +45,12 @@ class EulerSchedule : public NoiseSchedule {
                       init_noise_sigma),
         prediction_(prediction) {}
 
-  at::Tensor scale_model_input(const at::Tensor& sample, int i) const override {
+  at::Tensor scale(const at::Tensor& sample, int i) const override {
     return sample / at::pow(at::pow(sigma_at(i), 2) + 1, 0.5);
   }
 
-  at::Tensor step(const at::Tensor& model_output, int i,
-                  const at::Tensor& sample, NoiseSource&) override {
+  at::Tensor make_step(const at::Tensor& model_output, int i,
+                       const at::Tensor& sample, NoiseSource&) override {
     const at::Tensor sigma = sigma_at(i);
     const at::Tensor latents = sample.to(at::kFloat);
     const at::Tensor denoised = denoise(model_output, sigma, latents);

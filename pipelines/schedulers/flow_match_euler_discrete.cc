@@ -29,12 +29,8 @@ class FlowMatchSchedule : public NoiseSchedule {
       : NoiseSchedule(std::move(timesteps), std::move(sigmas),
                       /*init_noise_sigma=*/1.0f) {}
 
-  at::Tensor scale_model_input(const at::Tensor& sample, int) const override {
-    return sample;
-  }
-
-  at::Tensor step(const at::Tensor& model_output, int i,
-                  const at::Tensor& sample, NoiseSource&) override {
+  at::Tensor make_step(const at::Tensor& model_output, int i,
+                       const at::Tensor& sample, NoiseSource&) override {
     // A tensor without dimensions: its product keeps model_output's dtype.
     const at::Tensor dt =
         at::scalar_tensor(sigmas()[i + 1] - sigmas()[i], at::kFloat);

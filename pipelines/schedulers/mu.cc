@@ -2,10 +2,13 @@
 
 #include <cmath>
 
+#include "platform/base/check.h"
+
 namespace ferry {
 namespace {
 
 double linear_mu(const DynamicShift& shift, double tokens) {
+  FERRY_CHECK_NE(shift.max_image_seq_len, shift.base_image_seq_len);
   const double slope =
       (shift.max_shift - shift.base_shift) /
       static_cast<double>(shift.max_image_seq_len - shift.base_image_seq_len);
@@ -35,6 +38,7 @@ double empirical_mu(double tokens, double steps) {
 
 double compute_mu(const MuRule& rule, const DynamicShift& shift,
                   int64_t image_seq_len, int steps) {
+  FERRY_CHECK_GE(image_seq_len, 0);
   const auto tokens = static_cast<double>(image_seq_len);
   switch (rule.kind) {
     case MuKind::kLinear:

@@ -33,7 +33,8 @@ struct MuRule {
 };
 
 // mu for an image of `image_seq_len` tokens that is made in `steps` steps.
-// REQUIRES: the two lengths of `shift` differ; image_seq_len >= 0.
+// REQUIRES: with kLinear, the two lengths of `shift` differ; image_seq_len >=
+// 0.
 double compute_mu(const MuRule& rule, const DynamicShift& shift,
                   int64_t image_seq_len, int steps);
 

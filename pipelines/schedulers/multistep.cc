@@ -7,6 +7,7 @@
 #include "ATen/ops/scalar_tensor.h"
 #include "absl/strings/str_cat.h"
 #include "pipelines/schedulers/sigma_grids.h"
+#include "platform/base/check.h"
 
 namespace ferry {
 namespace {
@@ -78,6 +79,7 @@ std::vector<float> MultistepGrid::levels() const {
 
 MultistepGrid spaced_grid(const MultistepOptions& options,
                           const TrainingSigmas& training, int n) {
+  FERRY_CHECK(options.use_karras_sigmas || options.use_exponential_sigmas);
   const double min = options.sigma_min.value_or(training.min());
   const double max = options.sigma_max.value_or(training.max());
   MultistepGrid grid;

@@ -1,9 +1,11 @@
 #include "pipelines/schedulers/noise_scheduler.h"
 
 #include <cmath>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "platform/base/check.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {
@@ -41,6 +43,34 @@ absl::Status check_levels(const std::string& name,
 
 }  // namespace
 
+NoiseSchedule::NoiseSchedule(std::vector<float> timesteps,
+                             std::vector<float> sigmas, float init_noise_sigma)
+    : timesteps_(std::move(timesteps)),
+      sigmas_(std::move(sigmas)),
+      init_noise_sigma_(init_noise_sigma) {
+  FERRY_CHECK_EQ(sigmas_.size(), timesteps_.size() + 1);
+}
+
+at::Tensor NoiseSchedule::scale_model_input(const at::Tensor& sample,
+                                            int i) const {
+  FERRY_CHECK_GE(i, 0);
+  FERRY_CHECK_LT(i, num_steps());
+  return scale(sample, i);
+}
+
+at::Tensor NoiseSchedule::step(const at::Tensor& model_output, int i,
+                               const at::Tensor& sample, NoiseSource& noise) {
+  FERRY_CHECK_EQ(i, steps_made_);
+  FERRY_CHECK_LT(i, num_steps());
+  FERRY_CHECK(model_output.sizes() == sample.sizes());
+  ++steps_made_;
+  return make_step(model_output, i, sample, noise);
+}
+
+at::Tensor NoiseSchedule::scale(const at::Tensor& sample, int /*i*/) const {
+  return sample;
+}
+
 absl::StatusOr<std::unique_ptr<NoiseSchedule>> NoiseScheduler::make_schedule(
     const NoiseScheduleOptions& options) const {
   const std::optional<FlowTraits> traits = flow_traits();
@@ -48,6 +78,12 @@ absl::StatusOr<std::unique_ptr<NoiseSchedule>> NoiseScheduler::make_schedule(
       (!traits.has_value() || !traits->takes_timesteps)) {
     return absl::InvalidArgumentError(
         absl::StrCat(name(), " takes no timesteps of a pipeline"));
+  }
+  if (!options.timesteps.empty() &&
+      options.timesteps.size() != options.sigmas.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.timesteps.size(), " timesteps of a pipeline for ",
+                     options.sigmas.size(), " sigmas; there must be as many"));
   }
   ASSIGN_OR_RETURN(std::unique_ptr<NoiseSchedule> schedule,
                    compute_schedule(options));

@@ -40,7 +40,8 @@ struct NoiseScheduleOptions {
   // CustomSigmas.
   std::vector<double> sigmas;
   // What the model is told at each of them. Empty: what follows from the
-  // shifted levels. For a scheduler with FlowTraits::takes_timesteps.
+  // shifted levels. As many as `sigmas`, for a scheduler with
+  // FlowTraits::takes_timesteps.
   std::vector<double> timesteps;
 };
 
@@ -66,27 +67,30 @@ class NoiseSchedule {
 
   // Returns what the model gets to see of the latents at step `i`.
   // REQUIRES: 0 <= i < num_steps().
-  virtual at::Tensor scale_model_input(const at::Tensor& sample,
-                                       int i) const = 0;
+  at::Tensor scale_model_input(const at::Tensor& sample, int i) const;
   // Returns the latents after step `i`, in model_output's dtype; computed in
-  // float32. Steps are made in order, each once. Samplers that add noise take
-  // it from `noise`; the others leave it alone.
-  // REQUIRES: 0 <= i < num_steps(); equal shapes.
-  virtual at::Tensor step(const at::Tensor& model_output, int i,
-                          const at::Tensor& sample, NoiseSource& noise) = 0;
+  // float32. Samplers that add noise take it from `noise`; the others leave it
+  // alone. REQUIRES: 0 <= i < num_steps(); steps are made in order, each once;
+  // equal shapes.
+  at::Tensor step(const at::Tensor& model_output, int i,
+                  const at::Tensor& sample, NoiseSource& noise);
 
  protected:
-  // `sigmas` has one value more than `timesteps`.
+  // REQUIRES: `sigmas` has one value more than `timesteps`.
   NoiseSchedule(std::vector<float> timesteps, std::vector<float> sigmas,
-                float init_noise_sigma)
-      : timesteps_(std::move(timesteps)),
-        sigmas_(std::move(sigmas)),
-        init_noise_sigma_(init_noise_sigma) {}
+                float init_noise_sigma);
 
  private:
+  // They do the work of scale_model_input() and step().
+  virtual at::Tensor scale(const at::Tensor& sample, int i) const;
+  virtual at::Tensor make_step(const at::Tensor& model_output, int i,
+                               const at::Tensor& sample,
+                               NoiseSource& noise) = 0;
+
   const std::vector<float> timesteps_;
   const std::vector<float> sigmas_;
   const float init_noise_sigma_;
+  int steps_made_ = 0;
 };
 
 // Numbers of steps that a NoiseScheduler can make, both ends included.

@@ -1,3 +1,5 @@
+#include "pipelines/schedulers/noise_scheduler.h"
+
 #include <algorithm>
 #include <fstream>
 #include <limits>
@@ -12,8 +14,11 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pipelines/schedulers/load_noise_scheduler.h"
+#include "pipelines/schedulers/mu.h"
 #include "pipelines/schedulers/noise_source.h"
+#include "pipelines/schedulers/pipeline_grid.h"
 #include "pipelines/schedulers/sigma_grids.h"
+#include "pipelines/schedulers/timestep_spacing.h"
 
 namespace ferry {
 namespace {
@@ -380,6 +385,80 @@ TEST(SigmaGridsTest, LinspaceHitsBothEnds) {
   EXPECT_EQ(linspace(1, 3, 3), (std::vector<double>{1, 2, 3}));
   EXPECT_EQ(linspace(5, 0.1, 1), (std::vector<double>{5}));
   EXPECT_EQ(linspace(0, 0.3, 4).back(), 0.3);
+}
+
+// Every class by the rule of all: solvers look back at earlier steps.
+TEST(NoiseSchedulerDeathTest, StepsAreThereAndInOrder) {
+  const at::Tensor sample = at::tensor({1.0f, 2.0f}).unsqueeze(0);
+  for (const char* name : kAll) {
+    SCOPED_TRACE(name);
+    const auto scheduler = load(name);
+    ASSERT_TRUE(scheduler.ok()) << scheduler.status();
+    const auto schedule = *(*scheduler)->make_schedule(steps(2));
+    NoiseSource noise(1, 1);
+    EXPECT_DEATH((void)schedule->scale_model_input(sample, -1),
+                 "i >= 0 \\(-1 and 0\\)");
+    EXPECT_DEATH((void)schedule->scale_model_input(sample, 2),
+                 "i < num_steps\\(\\) \\(2 and 2\\)");
+    EXPECT_DEATH((void)schedule->step(sample, 1, sample, noise),
+                 "i == steps_made_ \\(1 and 0\\)");
+    EXPECT_DEATH((void)schedule->step(sample[0], 0, sample, noise),
+                 "model_output.sizes\\(\\) == sample.sizes");
+    for (const int i : {0, 1}) {
+      (void)schedule->step(sample, i, sample, noise);
+      EXPECT_DEATH((void)schedule->step(sample, i, sample, noise),
+                   "i == steps_made_");
+    }
+    EXPECT_DEATH((void)schedule->step(sample, 2, sample, noise),
+                 "i < num_steps\\(\\) \\(2 and 2\\)");
+  }
+}
+
+TEST(NoiseSchedulerDeathTest, NumbersThatNoFileCanSay) {
+  EXPECT_DEATH((void)linspace(0, 1, -1), "count >= 0 \\(-1 and 0\\)");
+  EXPECT_DEATH(NoiseSource(1, 0), "pictures >= 1");
+  NoiseSource noise(1, 2);
+  EXPECT_DEATH((void)noise.draw({}), "!shape.empty");
+  EXPECT_DEATH((void)noise.draw({3, 4}), "\\(3 and 2\\)");
+  EXPECT_DEATH((void)make_grid(PipelineGrid::kLinearQuadratic, 1, 1000),
+               "n >= min_grid_steps\\(grid\\) \\(1 and 2\\)");
+  EXPECT_DEATH((void)make_grid(PipelineGrid::kUniform, 4, 0),
+               "num_train_timesteps >= 1");
+  const TimestepSpacing spacing;
+  EXPECT_DEATH((void)spacing.timesteps(0), "n >= 1");
+  EXPECT_DEATH((void)spacing.whole_timesteps(1001), "\\(1001 and 1000\\)");
+  EXPECT_DEATH((void)spacing.multistep_timesteps(1000, 1000),
+               "n < last_timestep");
+  DynamicShift shift;
+  EXPECT_DEATH((void)compute_mu({}, shift, -1, 4), "image_seq_len >= 0");
+  shift.max_image_seq_len = shift.base_image_seq_len;
+  EXPECT_DEATH((void)compute_mu({}, shift, 64, 4), "\\(256 and 256\\)");
+}
+
+// What a pipeline hands over comes from a file and a request.
+TEST(NoiseSchedulerTest, TimestepsAreAsManyAsSigmas) {
+  NoiseScheduleOptions request = sigmas({1.0, 0.5});
+  request.timesteps = {1000, 500, 1};
+  EXPECT_THAT(schedule_error(kFlow, "", request),
+              HasSubstr("3 timesteps of a pipeline for 2 sigmas"));
+  request.sigmas.clear();
+  request.num_inference_steps = 3;
+  EXPECT_THAT(schedule_error(kFlow, "", request), HasSubstr("for 0 sigmas"));
+}
+
+// Bounds that a file may say; whoever reads it does not compare them.
+TEST(NoiseSchedulerTest, LevelsBetweenSwappedBoundsAreRefused) {
+  for (const char* grid : {"use_karras_sigmas", "use_exponential_sigmas"}) {
+    for (const char* name : {kEuler, kDpm, kUniPc}) {
+      EXPECT_THAT(schedule_error(name,
+                                 absl::StrCat("\"", grid,
+                                              "\": true, \"sigma_min\": 80, "
+                                              "\"sigma_max\": 0.5"),
+                                 steps(5)),
+                  HasSubstr("levels must be finite and fall"))
+          << name << " " << grid;
+    }
+  }
 }
 
 }  // namespace

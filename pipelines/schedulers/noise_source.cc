@@ -4,9 +4,12 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/randn.h>
 
+#include "platform/base/check.h"
+
 namespace ferry {
 
 NoiseSource::NoiseSource(int64_t seed, int64_t pictures) {
+  FERRY_CHECK_GE(pictures, 1);
   for (int64_t i = 0; i < pictures; ++i) {
     generators_.push_back(at::detail::createCPUGenerator(
         static_cast<uint64_t>(seed) + static_cast<uint64_t>(i)));
@@ -14,8 +17,10 @@ NoiseSource::NoiseSource(int64_t seed, int64_t pictures) {
 }
 
 at::Tensor NoiseSource::draw(at::IntArrayRef shape) {
+  FERRY_CHECK(!shape.empty());
+  FERRY_CHECK_EQ(static_cast<size_t>(shape[0]), generators_.size());
   std::vector<int64_t> one = shape.vec();
-  one.at(0) = 1;
+  one[0] = 1;
   std::vector<at::Tensor> noise;
   noise.reserve(generators_.size());
   for (const at::Generator& generator : generators_) {

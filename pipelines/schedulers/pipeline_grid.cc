@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "pipelines/schedulers/sigma_grids.h"
+#include "platform/base/check.h"
 
 namespace ferry {
 namespace {
@@ -63,6 +64,8 @@ int min_grid_steps(PipelineGrid grid) {
 }
 
 GridLevels make_grid(PipelineGrid grid, int n, int64_t num_train_timesteps) {
+  FERRY_CHECK_GE(n, min_grid_steps(grid));
+  FERRY_CHECK_GE(num_train_timesteps, 1);
   const auto train_steps = static_cast<double>(num_train_timesteps);
   switch (grid) {
     case PipelineGrid::kNone:

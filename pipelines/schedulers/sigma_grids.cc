@@ -2,9 +2,12 @@
 
 #include <cmath>
 
+#include "platform/base/check.h"
+
 namespace ferry {
 
 std::vector<double> linspace(double start, double stop, int count) {
+  FERRY_CHECK_GE(count, 0);
   std::vector<double> values(count);
   // The same operations as NumPy's, for the same last bits.
   const double step = count > 1 ? (stop - start) / (count - 1) : 0;

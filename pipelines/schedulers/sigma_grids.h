@@ -8,12 +8,15 @@ namespace ferry {
 // REQUIRES: count >= 0.
 std::vector<double> linspace(double start, double stop, int count);
 
-// `count` levels from `max` down to `min`, spaced as in Karras et al. 2022
-// (rho 7). REQUIRES: 0 <= min <= max.
+// Levels for which a bound is no number, or that rise since `min` is above
+// `max`, are for NoiseScheduler::make_schedule() to refuse.
+
+// `count` levels from `max` to `min`, spaced as in Karras et al. 2022 (rho 7).
+// REQUIRES: count >= 0.
 std::vector<double> karras_sigmas(double min, double max, int count);
 
-// `count` levels from `max` down to `min`, evenly spaced in log(sigma).
-// REQUIRES: 0 < min <= max.
+// `count` levels from `max` to `min`, evenly spaced in log(sigma).
+// REQUIRES: count >= 0.
 std::vector<double> exponential_sigmas(double min, double max, int count);
 
 }  // namespace ferry

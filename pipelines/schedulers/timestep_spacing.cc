@@ -5,6 +5,7 @@
 #include <string>
 
 #include "pipelines/schedulers/sigma_grids.h"
+#include "platform/base/check.h"
 
 namespace ferry {
 namespace {
@@ -31,6 +32,8 @@ std::vector<double> trailing(int n, double train_steps, double last) {
 }
 
 std::vector<double> spaced(const TimestepSpacing& spacing, int n) {
+  FERRY_CHECK_GE(n, 1);
+  FERRY_CHECK_LE(n, spacing.num_train_timesteps);
   const double train_steps = static_cast<double>(spacing.num_train_timesteps);
   std::vector<double> result;
   switch (spacing.kind) {
@@ -65,6 +68,9 @@ std::vector<double> TimestepSpacing::whole_timesteps(int n) const {
 
 std::vector<double> TimestepSpacing::multistep_timesteps(
     int n, int64_t last_timestep) const {
+  FERRY_CHECK_GE(n, 1);
+  FERRY_CHECK_LT(n, last_timestep);
+  FERRY_CHECK_LE(last_timestep, num_train_timesteps);
   const double last = static_cast<double>(last_timestep);
   if (kind == Kind::kTrailing) {
     return trailing(n, static_cast<double>(num_train_timesteps), last);

@@ -19,7 +19,7 @@ struct TimestepSpacing {
   // Falling timesteps of n steps; linspace gives fractions, rounded to
   // float32. REQUIRES: 1 <= n <= num_train_timesteps.
   std::vector<double> timesteps(int n) const;
-  // The same in whole numbers.
+  // The same in whole numbers. REQUIRES: as timesteps().
   std::vector<double> whole_timesteps(int n) const;
   // The same for samplers that keep the lowest timestep for themselves: they
   // space n + 1 and leave the last one out. All whole numbers.

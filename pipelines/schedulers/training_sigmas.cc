@@ -5,6 +5,7 @@
 
 #include "ATen/TensorOperators.h"
 #include "ATen/ops/pow.h"
+#include "platform/base/check.h"
 
 namespace ferry {
 namespace {
@@ -17,6 +18,7 @@ std::vector<float> to_vector(const at::Tensor& tensor) {
 }  // namespace
 
 TrainingSigmas::TrainingSigmas(const BetaSchedule& schedule) {
+  FERRY_CHECK_GE(schedule.num_train_timesteps, 2);
   const at::Tensor product = compute_alphas_cumprod(schedule);
   // Not quite zero, so that the level is finite.
   if (schedule.rescale_zero_snr) product[-1].fill_(std::ldexp(1.0, -24));

@@ -11,6 +11,7 @@ namespace ferry {
 class TrainingSigmas {
  public:
   // With rescale_zero_snr the last level is large instead of infinite.
+  // REQUIRES: schedule.num_train_timesteps >= 2.
   explicit TrainingSigmas(const BetaSchedule& schedule);
 
   float min() const { return sigmas_.front(); }

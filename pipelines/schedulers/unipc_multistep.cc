@@ -40,12 +40,8 @@ class UniPcSchedule : public NoiseSchedule {
                       /*init_noise_sigma=*/1.0f),
         options_(options) {}
 
-  at::Tensor scale_model_input(const at::Tensor& sample, int) const override {
-    return sample;
-  }
-
-  at::Tensor step(const at::Tensor& model_output, int i,
-                  const at::Tensor& sample, NoiseSource&) override {
+  at::Tensor make_step(const at::Tensor& model_output, int i,
+                       const at::Tensor& sample, NoiseSource&) override {
     at::Tensor latents = sample.to(at::kFloat);
     const at::Tensor converted =
         convert(model_output.to(at::kFloat), i, latents);

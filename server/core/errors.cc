@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/message.h"
 #include "google/rpc/error_details.pb.h"
+#include "platform/base/check.h"
 #include "platform/base/error_info.h"
 
 namespace ferry {
@@ -64,6 +65,7 @@ constexpr absl::Duration kWorkerRetryDelay = absl::Seconds(2);
 }  // namespace
 
 absl::Status field_errors(const std::vector<FieldViolation>& violations) {
+  FERRY_CHECK(!violations.empty());
   google::rpc::BadRequest bad_request;
   ErrorInfo info{reason_of(violations.front().kind), {}};
   bool all_unsupported = true;

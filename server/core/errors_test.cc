@@ -124,5 +124,9 @@ TEST(ErrorsTest, MixedViolationsAreInvalid) {
   EXPECT_EQ(bad_request->field_violations(1).description(), "what");
 }
 
+TEST(ErrorsDeathTest, AViolationIsWhatFieldErrorsAreMadeOf) {
+  EXPECT_DEATH((void)field_errors({}), "check failed: !violations.empty");
+}
+
 }  // namespace
 }  // namespace ferry

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "platform/base/check.h"
 #include "platform/base/error_info.h"
 #include "platform/base/status_macros.h"
 #include "server/core/errors.h"
@@ -105,6 +106,12 @@ absl::StatusOr<std::shared_ptr<Job>> GenerationManager::submit(
                               [job](Job* /*same*/) { job->drop_outputs(); });
 }
 
+v1::Pipeline GenerationManager::known_pipeline(const std::string& name) const {
+  std::optional<v1::Pipeline> pipeline = directory_.find(name);
+  FERRY_CHECK(pipeline.has_value());
+  return *std::move(pipeline);
+}
+
 absl::Status GenerationManager::check_state(const v1::Pipeline& pipeline,
                                             bool validate_only) const {
   switch (pipeline.state()) {
@@ -124,7 +131,7 @@ absl::Status GenerationManager::admit(const std::shared_ptr<Job>& job) {
   MutexLock lock(&mutex_);
   if (draining_) return server_draining(options_.retry_delay);
   // Again, under the lock: fail_queued() comes after the change of state.
-  RETURN_IF_ERROR(check_state(*directory_.find(job->pipeline()), false));
+  RETURN_IF_ERROR(check_state(known_pipeline(job->pipeline()), false));
   PipelineState& state = state_locked(job->pipeline());
   RETURN_IF_ERROR(check_deadline_locked(*job, state));
   const auto idle =
@@ -229,6 +236,8 @@ void GenerationManager::fail_queue_locked(PipelineState& state,
 
 void GenerationManager::add_rank(const std::string& pipeline,
                                  std::shared_ptr<Rank> rank) {
+  FERRY_CHECK(rank != nullptr);
+  FERRY_CHECK(directory_.find(pipeline).has_value());
   auto owned = std::make_unique<Worker>();
   Worker& worker = *owned;
   worker.rank = std::move(rank);
@@ -312,6 +321,7 @@ std::shared_ptr<Job> GenerationManager::next_job(const std::string& pipeline,
 
 void GenerationManager::begin_locked(PipelineState& state, Worker& worker,
                                      std::shared_ptr<Job> job) {
+  FERRY_CHECK(worker.job == nullptr);
   RunningJob run{job, clock_.monotonic()};
   const double pass = job->work().pass;
   for (const auto& other : state.workers) {
@@ -373,6 +383,7 @@ void GenerationManager::add_run_locked(const RunningJob& run,
 
 void GenerationManager::fail_queued(const std::string& pipeline,
                                     const absl::Status& error) {
+  FERRY_CHECK(!check_state(known_pipeline(pipeline), false).ok());
   MutexLock lock(&mutex_);
   fail_queue_locked(state_locked(pipeline), error);
 }

@@ -87,10 +87,11 @@ class GenerationManager {
   absl::StatusOr<v1::Job> cancel(const std::string& name);
 
   // The supervisor adds the ranks of a group in their order once it is ready,
-  // and removes them all when the group is lost or stops; remove_rank() blocks
-  // until the rank runs nothing (REQUIRES: its run() returns soon, because its
-  // process is gone or idle). Queued jobs stay. Removing a rank that is not
-  // there does nothing.
+  // and removes them all when the group is lost or stops. remove_rank() blocks
+  // until the rank runs nothing; the supervisor makes a run() that is in
+  // progress return before it calls this. Queued jobs stay. Removing a rank
+  // that is not there does nothing. REQUIRES: rank != nullptr; the directory
+  // has the pipeline.
   void add_rank(const std::string& pipeline, std::shared_ptr<Rank> rank)
       EXCLUDES_LOCK(mutex_);
   void remove_rank(const std::string& pipeline,
@@ -154,6 +155,8 @@ class GenerationManager {
     double largest_beside = 0;
   };
 
+  // REQUIRES: the directory has it.
+  v1::Pipeline known_pipeline(const std::string& name) const;
   absl::Status check_state(const v1::Pipeline& pipeline,
                            bool validate_only) const;
   absl::Status admit(const std::shared_ptr<Job>& job) EXCLUDES_LOCK(mutex_);

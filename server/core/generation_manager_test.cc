@@ -785,5 +785,15 @@ TEST(GenerationManagerTimerTest, TheTimerNoticesByItself) {
   EXPECT_EQ(reason_of(read_to_end(**job).back().job()), "QUEUE_TIMEOUT");
 }
 
+TEST_F(GenerationManagerTest, EndsTheProcessAtABrokenContractDeathTest) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  start();
+  const absl::Status lost = worker_lost(kName, "lost");
+  EXPECT_DEATH(manager_->add_rank(kName, nullptr), "rank != nullptr");
+  EXPECT_DEATH(add_rank("pipelines/no"), "directory_.find");
+  EXPECT_DEATH(manager_->fail_queued("pipelines/no", lost), "has_value");
+  EXPECT_DEATH(manager_->fail_queued(kName, lost), "!check_state");
+}
+
 }  // namespace
 }  // namespace ferry

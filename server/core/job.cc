@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "platform/base/check.h"
 #include "platform/base/error_info.h"
 #include "server/core/proto_time.h"
 #include "server/core/rpc_status.h"
@@ -147,6 +148,7 @@ bool Job::finish(const absl::Status& status) {
 }
 
 bool Job::request_cancel(const absl::Status& error) {
+  FERRY_CHECK(!error.ok());
   std::function<void()> on_cancel;
   {
     MutexLock lock(&mutex_);
@@ -165,6 +167,7 @@ absl::Status Job::cancel_error() const {
 }
 
 void Job::set_cancel_callback(std::function<void()> on_cancel) {
+  FERRY_CHECK(on_cancel != nullptr);
   {
     MutexLock lock(&mutex_);
     if (finished_locked()) return;

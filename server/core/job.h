@@ -111,6 +111,7 @@ class Job {
   absl::Status cancel_error() const EXCLUDES_LOCK(mutex_);
   // How to reach who holds the job: the queue, later the rank. Called at once
   // when the job was asked to end before. Dropped when the job finishes.
+  // REQUIRES: on_cancel != nullptr.
   void set_cancel_callback(std::function<void()> on_cancel)
       EXCLUDES_LOCK(mutex_);
 

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 
+#include "ferry/v1/job.pb.h"
+#include "platform/base/check.h"
 #include "server/core/pass_grouping.h"
 
 namespace ferry {
 
 JobQueue::Limit JobQueue::push(std::shared_ptr<Job> job, int idle_ranks) {
+  FERRY_CHECK(job != nullptr);
+  FERRY_CHECK_EQ(job->state(), v1::Job::STATE_QUEUED);
   if (size() >= idle_ranks) {
     if (size() - idle_ranks >= max_jobs_) return Limit::kJobs;
     if (job->queue_bytes() > max_bytes_ - bytes_) return Limit::kBytes;

@@ -26,7 +26,7 @@ class JobQueue {
 
   // Queues the job unless a limit is reached, which is returned.
   // `idle_ranks` take that many jobs at once: those do not wait and meet no
-  // limit.
+  // limit. REQUIRES: the job is QUEUED.
   Limit push(std::shared_ptr<Job> job, int idle_ranks);
   // Removes a job and returns it; null when empty. It is the one of the highest
   // priority that choose_by_pass() chooses; with a `max_overtaken` of 0 that is

@@ -199,5 +199,18 @@ TEST_F(JobQueueTest, GivesEverythingUpInOrder) {
   EXPECT_EQ(queue.bytes(), 0);
 }
 
+using JobQueueDeathTest = JobQueueTest;
+
+TEST_F(JobQueueDeathTest, TakesOnlyJobsThatWait) {
+  JobQueue queue(10, kMany);
+  EXPECT_DEATH(queue.push(nullptr, 0), "check failed: job != nullptr");
+  const auto running = make_job();
+  ASSERT_TRUE(running->start());
+  EXPECT_DEATH(queue.push(running, 0), "v1::Job::STATE_QUEUED \\(2 and 1\\)");
+  const auto finished = make_job();
+  ASSERT_TRUE(finished->finish(absl::CancelledError("told to")));
+  EXPECT_DEATH(queue.push(finished, 0), "v1::Job::STATE_QUEUED");
+}
+
 }  // namespace
 }  // namespace ferry

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "platform/base/check.h"
 #include "platform/base/random_hex.h"
 #include "platform/base/status_macros.h"
 #include "server/core/errors.h"
@@ -94,7 +95,7 @@ std::string JobRegistry::new_name() {
 
 void JobRegistry::add(std::shared_ptr<Job> job) {
   MutexLock lock(&mutex_);
-  numbers_[job->name()] = ++last_number_;
+  FERRY_CHECK(numbers_.emplace(job->name(), ++last_number_).second);
   jobs_.emplace(last_number_, std::move(job));
 }
 
@@ -102,9 +103,12 @@ void JobRegistry::mark_finished(const Job& job) {
   // Destroyed without the lock held.
   std::shared_ptr<Job> forgotten;
   MutexLock lock(&mutex_);
-  finished_.push_back(numbers_.at(job.name()));
+  const auto number = numbers_.find(job.name());
+  FERRY_CHECK(number != numbers_.end());
+  finished_.push_back(number->second);
   if (finished_.size() <= max_finished_) return;
   const auto it = jobs_.find(finished_.front());
+  FERRY_CHECK(it != jobs_.end());
   finished_.pop_front();
   forgotten = std::move(it->second);
   jobs_.erase(it);

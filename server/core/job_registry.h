@@ -26,8 +26,10 @@ class JobRegistry {
   // A name with 128 random bits. Thread-safe.
   static std::string new_name();
 
+  // REQUIRES: no job of this name was added.
   void add(std::shared_ptr<Job> job) EXCLUDES_LOCK(mutex_);
-  // The job has ended: it, or an older one, may be forgotten now.
+  // The job has ended: it, or an older one, may be forgotten now. REQUIRES: it
+  // was added, and is marked for the first time.
   void mark_finished(const Job& job) EXCLUDES_LOCK(mutex_);
 
   // NOT_FOUND with JOB_NOT_FOUND, or JOB_EXPIRED for one of the jobs that were

@@ -188,5 +188,19 @@ TEST_F(JobRegistryTest, ChecksSizeAndStates) {
   }
 }
 
+using JobRegistryDeathTest = JobRegistryTest;
+
+TEST_F(JobRegistryDeathTest, KnowsEachJobOnceAndItsEndOnce) {
+  JobRegistry registry(0);
+  Job::Options options;
+  options.name = JobRegistry::new_name();
+  const auto job = std::make_shared<Job>(options, clock_);
+  EXPECT_DEATH(registry.mark_finished(*job), "number != numbers_.end");
+  registry.add(job);
+  EXPECT_DEATH(registry.add(job), "numbers_.emplace");
+  registry.mark_finished(*job);
+  EXPECT_DEATH(registry.mark_finished(*job), "number != numbers_.end");
+}
+
 }  // namespace
 }  // namespace ferry

@@ -314,5 +314,14 @@ TEST_F(JobTest, CancelRacesWithTheEnd) {
   }
 }
 
+using JobDeathTest = JobTest;
+
+TEST_F(JobDeathTest, EndsTheProcessAtABrokenContract) {
+  Job job(options(), clock_);
+  EXPECT_DEATH(job.request_cancel(absl::OkStatus()),
+               "server/core/job\\.cc:[0-9]+: check failed: !error.ok");
+  EXPECT_DEATH(job.set_cancel_callback(nullptr), "on_cancel != nullptr");
+}
+
 }  // namespace
 }  // namespace ferry

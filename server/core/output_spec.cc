@@ -21,7 +21,7 @@ constexpr int kMaxWebpEdge = 16383;
 // A JPEG's Exif block is at most 64 KiB; the settings need some of it.
 constexpr size_t kMaxJpegTextUnits = 32000;
 
-// REQUIRES: `text` is UTF-8.
+// Of what Protobuf has read: UTF-8. (Other bytes would count otherwise.)
 size_t utf16_units(absl::string_view text) {
   size_t units = 0;
   for (const char c : text) {

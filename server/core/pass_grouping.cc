@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "platform/base/check.h"
+
 namespace ferry {
 namespace {
 
@@ -15,6 +17,7 @@ double distance(double one, double other) {
 
 size_t choose_by_pass(const std::vector<WaitingPass>& waiting, double last_work,
                       int max_overtaken) {
+  FERRY_CHECK(!waiting.empty());
   if (waiting[0].overtaken >= max_overtaken) return 0;
   // The first of the nearest ones.
   const auto nearest = std::min_element(

@@ -45,9 +45,9 @@ constexpr int kMaxOvertakenPerRank = 2;
 // little is better than to be overtaken.
 constexpr double kEqualWork = 1.25;
 
-// Returns the index of the one to take. `waiting`: in order of arrival, not
-// empty; when one is taken, those before it have been overtaken once more.
-// `last_work`: work of the job that was started last.
+// Returns the index of the one to take. `waiting`: in order of arrival; when
+// one is taken, those before it have been overtaken once more. `last_work`:
+// work of the job that was started last. REQUIRES: !waiting.empty().
 //
 // None is overtaken more often than `max_overtaken` times: an earlier one has
 // been at least as often as those after it, so the first one's turn comes

@@ -156,5 +156,9 @@ TEST(PassGroupingModelTest, NoMixLoses) {
   }
 }
 
+TEST(PassGroupingDeathTest, ChoosesAmongSomeOnly) {
+  EXPECT_DEATH(choose_by_pass({}, 1, 9), "check failed: !waiting.empty");
+}
+
 }  // namespace
 }  // namespace ferry

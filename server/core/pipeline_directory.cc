@@ -2,13 +2,16 @@
 
 #include <utility>
 
+#include "platform/base/check.h"
 #include "server/core/combine_offload_reports.h"
 
 namespace ferry {
 
 void PipelineDirectory::add(const std::string& name) {
   MutexLock lock(&mutex_);
-  v1::Pipeline& pipeline = pipelines_[name];
+  const auto [added, is_new] = pipelines_.try_emplace(name);
+  FERRY_CHECK(is_new);
+  v1::Pipeline& pipeline = added->second;
   pipeline.set_name(name);
   pipeline.set_state(v1::Pipeline::STATE_LOADING);
   if (default_name_.empty()) default_name_ = name;
@@ -22,7 +25,8 @@ void PipelineDirectory::update(
   std::vector<Listener> listeners;
   {
     MutexLock lock(&mutex_);
-    v1::Pipeline& pipeline = pipelines_.at(name);
+    has_changed_ = true;
+    v1::Pipeline& pipeline = pipeline_locked(name);
     change(pipeline);
     copy = pipeline;
     listeners = listeners_;
@@ -33,13 +37,15 @@ void PipelineDirectory::update(
 void PipelineDirectory::set_offloads(const std::string& name,
                                      std::vector<v1::OffloadReport> ranks) {
   MutexLock lock(&mutex_);
+  FERRY_CHECK_EQ(pipelines_.count(name), 1u);
   offloads_[name] = std::move(ranks);
 }
 
 void PipelineDirectory::set_offload(const std::string& name, int rank,
                                     const v1::OffloadReport& offload) {
+  FERRY_CHECK_GE(rank, 0);
   MutexLock lock(&mutex_);
-  v1::Pipeline& pipeline = pipelines_.at(name);
+  v1::Pipeline& pipeline = pipeline_locked(name);
   // Another group's state is none of this one's.
   if (pipeline.state() != v1::Pipeline::STATE_READY) return;
   std::vector<v1::OffloadReport>& ranks = offloads_[name];
@@ -67,7 +73,14 @@ std::vector<v1::Pipeline> PipelineDirectory::list() const {
 
 void PipelineDirectory::add_listener(Listener listener) {
   MutexLock lock(&mutex_);
+  FERRY_CHECK(!has_changed_);
   listeners_.push_back(std::move(listener));
+}
+
+v1::Pipeline& PipelineDirectory::pipeline_locked(const std::string& name) {
+  const auto found = pipelines_.find(name);
+  FERRY_CHECK(found != pipelines_.end());
+  return found->second;
 }
 
 }  // namespace ferry

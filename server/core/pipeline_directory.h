@@ -25,8 +25,8 @@ class PipelineDirectory {
  public:
   using Listener = std::function<void(const v1::Pipeline& pipeline)>;
 
-  // Adds a pipeline that must not exist yet, in STATE_LOADING.
-  // `name` is the resource name, `pipelines/{pipeline}`.
+  // Adds a pipeline, in STATE_LOADING. `name` is the resource name,
+  // `pipelines/{pipeline}`. REQUIRES: `name` was not added.
   void add(const std::string& name) EXCLUDES_LOCK(mutex_);
 
   // Changes one pipeline under the lock and then tells the listeners.
@@ -40,6 +40,7 @@ class PipelineDirectory {
   void set_offloads(const std::string& name,
                     std::vector<v1::OffloadReport> ranks) EXCLUDES_LOCK(mutex_);
   // What it does on one of them now. Forgotten unless the pipeline is READY.
+  // REQUIRES: `name` was added; rank >= 0.
   void set_offload(const std::string& name, int rank,
                    const v1::OffloadReport& offload) EXCLUDES_LOCK(mutex_);
 
@@ -54,6 +55,9 @@ class PipelineDirectory {
   void add_listener(Listener listener) EXCLUDES_LOCK(mutex_);
 
  private:
+  // REQUIRES: `name` was added.
+  v1::Pipeline& pipeline_locked(const std::string& name) REQUIRES_LOCK(mutex_);
+
   mutable Mutex mutex_;
   // Serialises update() and its listeners. Taken before mutex_.
   Mutex update_mutex_;
@@ -63,6 +67,8 @@ class PipelineDirectory {
       GUARDED_BY(mutex_);
   std::string default_name_ GUARDED_BY(mutex_);
   std::vector<Listener> listeners_ GUARDED_BY(mutex_);
+  // Listeners miss what came before them.
+  bool has_changed_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace ferry

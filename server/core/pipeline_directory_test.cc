@@ -82,5 +82,22 @@ TEST(PipelineDirectoryTest, ReportsOfRanksComeToOne) {
   EXPECT_EQ(directory.find("pipelines/a")->offload().host_bytes(), 100);
 }
 
+TEST(PipelineDirectoryDeathTest, EndsTheProcessAtABrokenContract) {
+  PipelineDirectory directory;
+  directory.add("pipelines/a");
+  const auto change = [](v1::Pipeline& /*pipeline*/) {};
+  EXPECT_DEATH(directory.add("pipelines/a"), "check failed: is_new");
+  EXPECT_DEATH(directory.update("pipelines/b", change),
+               "found != pipelines_.end");
+  EXPECT_DEATH(directory.set_offloads("pipelines/b", {}), "count\\(name\\)");
+  EXPECT_DEATH(directory.set_offload("pipelines/b", 0, {}),
+               "found != pipelines_.end");
+  EXPECT_DEATH(directory.set_offload("pipelines/a", -1, {}),
+               "rank >= 0 \\(-1 and 0\\)");
+  directory.update("pipelines/a", change);
+  EXPECT_DEATH(directory.add_listener([](const v1::Pipeline&) {}),
+               "!has_changed_");
+}
+
 }  // namespace
 }  // namespace ferry

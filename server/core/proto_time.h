@@ -9,7 +9,7 @@ namespace ferry {
 
 // absl's time types ↔ protobuf's. Threads: free functions without state.
 
-// REQUIRES: finite, within ±10,000 years.
+// Saturates at protobuf's bounds: ±10,000 years, and the years 1 to 9999.
 google::protobuf::Duration to_proto(absl::Duration duration);
 google::protobuf::Timestamp to_proto(absl::Time time);
 

@@ -43,5 +43,18 @@ TEST(ProtoTimeTest, RefusesDurationsThatAreNone) {
   EXPECT_TRUE(from_proto(proto(315576000000, 999999999)).ok());
 }
 
+// What workers report may add up to more than there is.
+TEST(ProtoTimeTest, SaturatesAtProtobufsBounds) {
+  const absl::Duration longest = *from_proto(proto(315576000000, 0));
+  for (const absl::Duration beyond :
+       {longest + longest, longest + absl::Nanoseconds(1),
+        absl::InfiniteDuration()}) {
+    EXPECT_EQ(*from_proto(to_proto(beyond)), longest);
+    EXPECT_EQ(*from_proto(to_proto(-beyond)), -longest);
+  }
+  EXPECT_EQ(to_proto(absl::InfiniteFuture()).seconds(), 253402300799);
+  EXPECT_EQ(to_proto(absl::InfinitePast()).seconds(), -62135596800);
+}
+
 }  // namespace
 }  // namespace ferry

@@ -3,6 +3,8 @@
 #include <memory>
 #include <utility>
 
+#include "ferry/v1/job.pb.h"
+#include "platform/base/check.h"
 #include "platform/base/mutex.h"
 
 namespace ferry {
@@ -61,6 +63,7 @@ class Forwarder final : public RankEvents {
 
 absl::StatusOr<worker::v1::GenerationSummary> run_on_rank(Job& job,
                                                           Rank& rank) {
+  FERRY_CHECK_EQ(job.state(), v1::Job::STATE_RUNNING);
   const auto line = std::make_shared<CancelLine>(rank);
   job.set_cancel_callback([line] { line->cancel(); });
   if (absl::Status error = job.cancel_error(); !error.ok()) {

@@ -12,7 +12,8 @@ namespace ferry {
 // run of it, whenever that call began.
 //
 // Returns what the rank returned; the job is not finished by it.
-// REQUIRES: job.start() returned true; the rank runs nothing.
+// REQUIRES: job.start() returned true; the rank runs nothing (which its run()
+// checks).
 absl::StatusOr<worker::v1::GenerationSummary> run_on_rank(Job& job, Rank& rank);
 
 }  // namespace ferry

@@ -95,5 +95,12 @@ TEST_F(RankRunTest, ACancelThatTheRankMissedIsRepeated) {
   EXPECT_EQ(cancels, 2);
 }
 
+using RankRunDeathTest = RankRunTest;
+
+TEST_F(RankRunDeathTest, RunsOnlyWhatWasStarted) {
+  ASSERT_TRUE(job_.finish(absl::CancelledError("told to")));
+  EXPECT_DEATH((void)run_on_rank(job_, rank_), "v1::Job::STATE_RUNNING");
+}
+
 }  // namespace
 }  // namespace ferry

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "google/rpc/error_details.pb.h"
+#include "platform/base/check.h"
 #include "platform/base/error_info.h"
 #include "platform/base/utf8.h"
 
@@ -89,6 +90,7 @@ void add_bad_request(const std::string& bytes, google::rpc::Status* status) {
 
 std::string clean_text(absl::string_view text, size_t max_bytes) {
   constexpr absl::string_view kEllipsis = "…";
+  FERRY_CHECK_GE(max_bytes, kEllipsis.size());
   std::string result;
   // Where to cut so that the ellipsis fits.
   size_t cut = 0;

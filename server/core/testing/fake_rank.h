@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ferry/worker/v1/worker_service.pb.h"
+#include "platform/base/check.h"
 #include "platform/base/mutex.h"
 #include "server/core/rank.h"
 
@@ -28,6 +29,7 @@ class FakeRank final : public Rank {
       RankEvents& events) override EXCLUDES_LOCK(mutex_) {
     {
       MutexLock lock(&mutex_);
+      FERRY_CHECK(!running_);
       requests_.push_back(request);
       cancelled_ = false;
       running_ = true;
