@@ -1,5 +1,6 @@
 #include "offload/torch_status.h"
 
+#include <algorithm>
 #include <exception>
 #include <new>
 #include <optional>
@@ -18,7 +19,9 @@ namespace ferry {
 namespace {
 
 constexpr size_t kMaxMessageBytes = 512;
-constexpr absl::string_view kAfterTraceback = "\nRuntimeError: ";
+// Ends a line of the interpreter's traceback, below the code that failed.
+constexpr absl::string_view kHere = "<--- HERE";
+constexpr absl::string_view kAnyError = "RuntimeError: ";
 
 // Set between throw_status() and the catch of the same thread.
 thread_local std::optional<absl::Status> thrown_status;
@@ -51,23 +54,37 @@ bool is_traceback(absl::string_view line) {
          absl::StartsWith(line, "Traceback of TorchScript");
 }
 
+// Whether the line is the first one of an exception after a traceback: the name
+// of its class, a colon and the message. Code that is not indented, as that of
+// free functions, has something else before its first colon: "def f(x: Tensor".
+bool begins_message(absl::string_view line) {
+  const size_t colon = line.find(": ");
+  return colon != absl::string_view::npos && colon > 0 &&
+         std::all_of(line.begin(), line.begin() + colon, [](char c) {
+           return absl::ascii_isalnum(c) || c == '_' || c == '.';
+         });
+}
+
+// The line that says what went wrong.
+absl::string_view find_message(absl::string_view text) {
+  // The last one, since the message of one exception may be the traceback of
+  // another: that of a fork.
+  if (const size_t here = text.rfind(kHere); here != absl::string_view::npos) {
+    for (absl::string_view line : absl::StrSplit(text.substr(here), '\n')) {
+      if (begins_message(line)) return line;
+    }
+  }
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (!is_traceback(line)) return line;
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string shorten_error_text(absl::string_view text) {
-  // After a traceback, whose lines may begin like any other: a free function's
-  // are not indented.
-  if (const size_t after = text.find(kAfterTraceback);
-      after != absl::string_view::npos) {
-    text.remove_prefix(after + 1);
-  }
-  absl::string_view chosen;
-  for (absl::string_view line : absl::StrSplit(text, '\n')) {
-    if (is_traceback(line)) continue;
-    chosen = line;
-    break;
-  }
-  if (chosen.empty()) chosen = text.substr(0, kMaxMessageBytes);
-  absl::ConsumePrefix(&chosen, kAfterTraceback.substr(1));
+  absl::string_view chosen = find_message(text);
+  absl::ConsumePrefix(&chosen, kAnyError);
   std::string line(chosen.substr(0, kMaxMessageBytes));
   for (char& c : line) {
     if (absl::ascii_iscntrl(c)) c = ' ';

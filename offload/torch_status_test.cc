@@ -57,6 +57,40 @@ TEST(TorchStatus, TakesTheLineAfterTheTracebackOfAFreeFunction) {
             "denoise: dit.blocks.3.weight: is used outside of dit.blocks.3");
 }
 
+// As LibTorch writes it for a class of the program's own.
+TEST(TorchStatus, TakesTheLineOfAnExceptionOfAnyClass) {
+  const std::string traceback =
+      "The following operation failed in the TorchScript interpreter.\n"
+      "Traceback of TorchScript, serialized code (most recent call last):\n"
+      "  File \"code/__torch__.py\", line 11, in forward\n"
+      "def helper(x: Tensor) -> Tensor:\n"
+      "    ops.prim.RaiseException(\"no: never\", \"__main__.MyError\")\n"
+      "    ~~~~~~~~~~~~~~~~~~~~~~~ <--- HERE\n"
+      "  else:\n"
+      "    pass\n"
+      "\n"
+      "Traceback of TorchScript, original code (most recent call last):\n"
+      "  File \"/tmp/t.py\", line 10, in forward\n"
+      "def helper(x: torch.Tensor) -> torch.Tensor:\n"
+      "        raise MyError(\"no: never\")\n"
+      "        ~~~~~~~~~~~~~~~~~~~~~ <--- HERE\n"
+      "    return x\n";
+  const auto message_of = [&](const std::string& end) {
+    return std::string(
+        status_of(std::runtime_error(traceback + end)).message());
+  };
+  EXPECT_EQ(message_of("__main__.MyError: no: never\n"),
+            "denoise: __main__.MyError: no: never");
+  EXPECT_EQ(message_of("builtins.KeyError: a\nb: c\n"),
+            "denoise: builtins.KeyError: a");
+  EXPECT_EQ(message_of("__main__.MyError: \n"), "denoise: __main__.MyError:");
+  EXPECT_EQ(message_of("RuntimeError: AssertionError: \n"),
+            "denoise: AssertionError:");
+  // What a fork threw is the message of who waits for it.
+  EXPECT_EQ(message_of("RuntimeError: " + traceback + "__main__.MyError: no\n"),
+            "denoise: __main__.MyError: no");
+}
+
 TEST(TorchStatus, LeavesBacktracesOut) {
   const absl::Status status = call_torch(
       "load", [] { TORCH_CHECK(false, "the file is odd\nsecond line"); });

@@ -1,5 +1,6 @@
 #include "pipelines/torchscript/hook_points.h"
 
+#include <torch/csrc/jit/api/compilation_unit.h>
 #include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/runtime/custom_operator.h>
@@ -125,6 +126,18 @@ std::vector<GraphFunction*> methods_of(const torch::jit::Module& module) {
   return methods;
 }
 
+bool calls_hooks(const Block& block) {
+  for (const Node* node : block.nodes()) {
+    if (node->kind() == pre_symbol() || node->kind() == post_symbol()) {
+      return true;
+    }
+    for (const Block* inner : node->blocks()) {
+      if (calls_hooks(*inner)) return true;
+    }
+  }
+  return false;
+}
+
 bool has_hook_points(const Graph& graph) {
   for (const Node* node : graph.nodes()) {
     if (node->kind() == pre_symbol() &&
@@ -218,6 +231,19 @@ absl::Status check_not_run(const std::vector<HookTarget>& targets) {
 }
 
 }  // namespace
+
+absl::Status check_no_hook_points(const torch::jit::Module& root) {
+  const auto unit = root._ivalue()->compilation_unit();
+  for (torch::jit::Function* const function : unit->get_functions()) {
+    auto* const code = torch::jit::tryToGraphFunction(*function);
+    if (code == nullptr || !calls_hooks(*code->graph()->block())) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        function->qualname().qualifiedName(), ": calls ",
+        pre_symbol().toQualString(), " or ", post_symbol().toQualString(),
+        ", which no archive may: they are inserted when it is loaded"));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::unique_ptr<HookPoints>> HookPoints::insert(
     const std::vector<HookTarget>& targets) {

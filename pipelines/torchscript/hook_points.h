@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "offload/hook_registry.h"
 
@@ -18,6 +19,10 @@ struct HookTarget {
   torch::jit::Module module;
   HookRegistry* hooks = nullptr;
 };
+
+// INVALID_ARGUMENT names a method or function of an archive that calls the
+// operators of HookPoints by itself: what it told hooks would not be true.
+absl::Status check_no_hook_points(const torch::jit::Module& root);
 
 // Operators in the graphs of modules that call the modules' HookRegistries.
 //
@@ -43,8 +48,8 @@ struct HookTarget {
 // Errors: a hook's error ends the call with throw_status().
 class HookPoints {
  public:
-  // REQUIRES: no method of a target has run: FAILED_PRECONDITION names one
-  // that has, since a plan without hook points is cached for it. UNIMPLEMENTED
+  // FAILED_PRECONDITION names a method of a target that has run already, since
+  // a plan without hook points is cached for it. UNIMPLEMENTED
   // names a target that forks, because its parts could run after its
   // post_forward. After an error the modules must not be run.
   static absl::StatusOr<std::unique_ptr<HookPoints>> insert(

@@ -18,8 +18,9 @@ absl::Status check_parameters(const torch::jit::Module& root);
 // Converts every floating parameter to `dtype` and leaves buffers alone.
 // Parameters that share a storage share one afterwards, with the same offsets
 // and strides. Parameters need no gradients from then on.
-// REQUIRES: check_parameters() passed; no other thread uses the module.
-// Throws what LibTorch throws.
+// RootModule::load() calls it after check_parameters(), before it hands the
+// module to anybody, so that no other thread uses it. Throws what LibTorch
+// throws, also of a parameter that check_parameters() refuses.
 void convert_parameters(const torch::jit::Module& root,
                         std::optional<c10::ScalarType> dtype);
 

@@ -11,11 +11,13 @@
 #include "offload/module_tree.h"
 #include "offload/torch_status.h"
 #include "pipelines/torchscript/attach_weights.h"
+#include "pipelines/torchscript/hook_points.h"
 #include "pipelines/torchscript/method_signatures.h"
 #include "pipelines/torchscript/module_tree_reader.h"
 #include "pipelines/torchscript/parameters.h"
 #include "pipelines/torchscript/seed_generators.h"
 #include "pipelines/torchscript/torchscript_module.h"
+#include "platform/base/check.h"
 #include "platform/base/status_macros.h"
 
 namespace ferry {
@@ -79,12 +81,14 @@ class RootModule::Impl {
     }
     RETURN_IF_ERROR(methods);
     RETURN_IF_ERROR(parameters);
+    RETURN_IF_ERROR(check_no_hook_points(root_));
     RETURN_IF_ERROR(call_torch("compute_dtype", [&] {
       convert_parameters(root_, options.compute_dtype);
     }));
     ASSIGN_OR_RETURN(TorchscriptTree tree, read_module_tree(root_));
     ASSIGN_OR_RETURN(const Discovery discovery, discover(tree.tree));
     warnings_ = discovery.warnings;
+    FERRY_CHECK(!discovery.components.empty());
     const size_t first_dit = discovery.components.front().component.module;
     compute_dtype_ =
         options.compute_dtype.value_or(floating_dtype(tree.modules[first_dit]));
@@ -149,7 +153,10 @@ absl::StatusOr<std::unique_ptr<RootModule>> RootModule::load(
   }));
   RETURN_IF_ERROR(weights);
   auto impl = std::make_unique<Impl>(*std::move(root));
-  const absl::Status status = impl->prepare(options);
+  // LibTorch throws where an archive's objects are not what they say.
+  absl::Status status;
+  status.Update(call_torch("cannot be prepared",
+                           [&] { status = impl->prepare(options); }));
   if (!status.ok()) return in_file(file, status);
   return std::unique_ptr<RootModule>(new RootModule(std::move(impl)));
 }

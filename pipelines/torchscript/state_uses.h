@@ -54,8 +54,9 @@ struct StateUses {
 //             given to an operator of which nothing is known
 // Operators do what operator_effects.h says. Looks at graphs as they are,
 // before hook points are inserted, and lets LibTorch cache nothing.
-// REQUIRES: `bound` are the modules that get hook points; the root is in the
-// mode (eval) that it is run in.
+// `bound` are the modules that get hook points: TorchscriptModule::create()
+// takes both from one Discovery. The root is in the mode that it is run in:
+// whoever reads an archive switches it to eval at once.
 StateUses find_state_uses(const torch::jit::Module& root,
                           const std::vector<BoundModule>& bound);
 
