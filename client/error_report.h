@@ -12,8 +12,8 @@ namespace ferry {
 
 // What people see of an error: `CODE REASON: message`, then a line for each
 // wrong field and for the time after which to try again. Control characters
-// are escaped, since the text may come from elsewhere.
-// REQUIRES: not OK.
+// are escaped, since the text may come from elsewhere. (A server that tells an
+// error of code 0 is shown as it says: OK.)
 std::string describe_error(const google::rpc::Status& error);
 std::string describe_error(const grpc::Status& error);
 

@@ -16,14 +16,16 @@ namespace ferry {
 // Never ask such a channel for its connectivity state: it has none.
 // Threads: free functions; channels and servers are thread-safe.
 
-// Makes the client's end. REQUIRES: `socket` does not block.
+// Makes the client's end. From then on `socket` does not block.
+// REQUIRES: socket.valid().
 std::shared_ptr<grpc::Channel> channel_over_fd(UniqueFd socket);
 
 // Raises the limits of a server that will serve on a socket pair. The default,
 // 4 MiB, is less than a request's input images.
 void set_fd_server_limits(grpc::ServerBuilder& builder);
 
-// Serves the client at the other end. REQUIRES: `socket` does not block.
+// Serves the client at the other end. From then on `socket` does not block.
+// REQUIRES: socket.valid().
 void serve_over_fd(grpc::Server& server, UniqueFd socket);
 
 }  // namespace ferry

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "platform/base/check.h"
 #include "platform/base/error_info.h"
 #include "server/core/errors.h"
 #include "server/ipc/grpc_status.h"
@@ -46,7 +47,7 @@ GrpcRank::GrpcRank(std::string pipeline, std::shared_ptr<grpc::Channel> channel)
 absl::StatusOr<GenerationSummary> GrpcRank::run(
     const worker::v1::RunGenerationRequest& request, RankEvents& events) {
   grpc::ClientContext context;
-  enter(Phase::kGenerating, &context);
+  begin_run(context);
   const auto reader = stub_->RunGeneration(&context, request);
   std::optional<GenerationSummary> summary;
   RunGenerationResponse response;
@@ -81,6 +82,9 @@ absl::StatusOr<worker::v1::GetFlightRecordsResponse> GrpcRank::flight_records(
 }
 
 void GrpcRank::set_lost(const absl::Status& error) {
+  const std::optional<ErrorInfo> info = get_error_info(error);
+  FERRY_CHECK(info.has_value());
+  FERRY_CHECK_EQ(info->reason, "WORKER_LOST");
   MutexLock lock(&mutex_);
   if (!lost_error_.ok()) return;
   lost_error_ = error;
@@ -88,8 +92,18 @@ void GrpcRank::set_lost(const absl::Status& error) {
   lost_.notify_all();
 }
 
+void GrpcRank::begin_run(grpc::ClientContext& context) {
+  MutexLock lock(&mutex_);
+  FERRY_CHECK_EQ(phase_, Phase::kIdle);
+  enter_locked(Phase::kGenerating, &context);
+}
+
 void GrpcRank::enter(Phase phase, grpc::ClientContext* context) {
   MutexLock lock(&mutex_);
+  enter_locked(phase, context);
+}
+
+void GrpcRank::enter_locked(Phase phase, grpc::ClientContext* context) {
   phase_ = phase;
   context_ = context;
   if (!lost_error_.ok() && context != nullptr) context->TryCancel();

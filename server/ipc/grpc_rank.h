@@ -58,6 +58,10 @@ class GrpcRank final : public Rank {
   // Makes `context` the one that set_lost() ends, and cancel() too while
   // generating; nullptr with kIdle.
   void enter(Phase phase, grpc::ClientContext* context) EXCLUDES_LOCK(mutex_);
+  void enter_locked(Phase phase, grpc::ClientContext* context)
+      REQUIRES_LOCK(mutex_);
+  // The same for a run that begins. REQUIRES: the phase is kIdle.
+  void begin_run(grpc::ClientContext& context) EXCLUDES_LOCK(mutex_);
   // Blocks until the worker is free. False: it is lost.
   bool wait_until_idle() EXCLUDES_LOCK(mutex_);
   absl::Status lost_error() EXCLUDES_LOCK(mutex_);

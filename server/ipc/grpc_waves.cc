@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "platform/base/check.h"
 #include "platform/base/error_info.h"
 #include "server/ipc/grpc_status.h"
 
@@ -33,6 +34,8 @@ bool GrpcWaves::has_ended() {
 }
 
 void GrpcWaves::watch(Callbacks callbacks) {
+  FERRY_CHECK(!std::exchange(is_watched_, true));
+  FERRY_CHECK(!has_ended());
   callbacks_ = std::move(callbacks);
   reader_ = std::thread([this] { read(); });
 }

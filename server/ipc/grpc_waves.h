@@ -38,7 +38,7 @@ class GrpcWaves {
   GrpcWaves(const GrpcWaves&) = delete;
   GrpcWaves& operator=(const GrpcWaves&) = delete;
 
-  // Tells from now on. REQUIRES: called once, or never.
+  // Tells from now on. REQUIRES: called once, or never, and before stop().
   void watch(Callbacks callbacks);
   // Gives the wave to the rank, unless it is gone. Does not wait for it.
   void start(int64_t wave) EXCLUDES_LOCK(mutex_);
@@ -55,6 +55,7 @@ class GrpcWaves {
   const std::unique_ptr<grpc::ClientReaderWriter<worker::v1::JoinWavesRequest,
                                                  worker::v1::JoinWavesResponse>>
       stream_;
+  bool is_watched_ = false;
   Callbacks callbacks_;
   // One writer at a time, and none when the call has ended.
   Mutex mutex_;

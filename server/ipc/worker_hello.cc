@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "platform/base/check.h"
 #include "platform/base/version.h"
 
 namespace ferry {
@@ -70,6 +71,11 @@ bool take_number(const Values& values, absl::string_view name, int64_t most,
 }  // namespace
 
 std::string format_hello(const WorkerHello& hello) {
+  for (const std::string* const text :
+       {&hello.token, &hello.pipeline, &hello.host, &hello.listen_host}) {
+    FERRY_CHECK(!text->empty());
+    FERRY_CHECK(is_printable(*text));
+  }
   return absl::StrCat(kGreeting, " ", kVersion, " token=", hello.token,
                       " pipeline=", hello.pipeline, " rank=", hello.rank,
                       " world_size=", hello.world_size,

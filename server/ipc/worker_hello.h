@@ -43,7 +43,8 @@ inline constexpr size_t kMaxHelloBytes = 2048;
 // The port of ferryd for workers when nobody says another.
 inline constexpr int kDefaultWorkerPort = 8005;
 
-// With the line's end. REQUIRES: texts are not empty and hold no space.
+// With the line's end. REQUIRES: no text is empty, or holds a space or what
+// cannot be printed.
 std::string format_hello(const WorkerHello& hello);
 // Reads a line without its end. INVALID_ARGUMENT says what is wrong, and tells
 // nothing of what the line holds but its version.

@@ -39,7 +39,7 @@ struct External {
   std::unique_ptr<Subprocess> process;
   Pipe err;
 
-  // What it wrote. REQUIRES: it has ended.
+  // What it has written, once it has ended.
   std::string output() {
     err.write_end.reset();
     std::string text(4096, '\0');

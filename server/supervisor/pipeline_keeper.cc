@@ -7,6 +7,7 @@
 #include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "platform/base/check.h"
 #include "platform/base/error_info.h"
 #include "platform/base/logging.h"
 #include "server/core/combine_offload_reports.h"
@@ -35,8 +36,10 @@ PipelineKeeper::PipelineKeeper(Options options, ProcessSpawner& spawner,
       drain_(drain),
       directory_(directory),
       pool_(pool),
-      clock_(clock),
-      thread_([this] { run(); }) {}
+      clock_(clock) {
+  FERRY_CHECK(directory_.find(name_).has_value());
+  thread_ = std::thread([this] { run(); });
+}
 
 PipelineKeeper::~PipelineKeeper() { stop(); }
 

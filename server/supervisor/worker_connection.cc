@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "platform/base/check.h"
 #include "platform/base/status_macros.h"
 #include "platform/os/host_port.h"
 #include "platform/os/tcp_socket.h"
@@ -32,6 +33,11 @@ WorkerConnection::WorkerConnection(UniqueFd socket, UniqueFd control,
       hello_(std::move(hello)),
       peer_(std::move(peer)),
       local_host_(std::move(local_host)) {}
+
+UniqueFd WorkerConnection::take_socket() {
+  FERRY_CHECK(socket_.valid());
+  return std::move(socket_);
+}
 
 bool WorkerConnection::wait_for_end(absl::Duration timeout) const {
   return wait_for_end_of(control_, timeout);

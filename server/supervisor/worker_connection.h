@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -28,7 +27,7 @@ class WorkerConnection {
   const std::string& local_host() const { return local_host_; }
 
   // The socket, for gRPC. REQUIRES: called once.
-  UniqueFd take_socket() { return std::move(socket_); }
+  UniqueFd take_socket();
 
   // Blocks until the connection has ended, or `timeout` has passed.
   bool wait_for_end(absl::Duration timeout) const;

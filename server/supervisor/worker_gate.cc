@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "platform/base/check.h"
 #include "platform/base/logging.h"
 #include "platform/base/status_macros.h"
 #include "platform/os/host_port.h"
@@ -90,7 +91,7 @@ absl::StatusOr<WorkerGate::Connections> WorkerGate::take(
   const absl::Duration deadline = clock_.monotonic() + timeout;
   bool has_said = false;
   MutexLock lock(&mutex_);
-  Room& room = rooms_.at(pipeline);
+  Room& room = room_locked(pipeline);
   while (!room.closed) {
     const std::vector<int> missing = missing_ranks(room);
     if (missing.empty()) {
@@ -121,10 +122,16 @@ absl::StatusOr<WorkerGate::Connections> WorkerGate::take(
 
 void WorkerGate::close(const std::string& pipeline) {
   MutexLock lock(&mutex_);
-  Room& room = rooms_.at(pipeline);
+  Room& room = room_locked(pipeline);
   room.closed = true;
   for (Place& place : room.places) place.waiting = nullptr;
   changed_.notify_all();
+}
+
+WorkerGate::Room& WorkerGate::room_locked(const std::string& pipeline) {
+  const auto found = rooms_.find(pipeline);
+  FERRY_CHECK(found != rooms_.end());
+  return found->second;
 }
 
 std::vector<int> WorkerGate::missing_ranks(Room& room) {

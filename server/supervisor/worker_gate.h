@@ -75,7 +75,7 @@ class WorkerGate {
                                    absl::Duration timeout)
       EXCLUDES_LOCK(mutex_);
   // Nobody will take workers of this pipeline any more. Those who wait for it
-  // are sent away.
+  // are sent away. REQUIRES: the pipeline has external ranks.
   void close(const std::string& pipeline) EXCLUDES_LOCK(mutex_);
 
  private:
@@ -111,6 +111,8 @@ class WorkerGate {
   void refuse(const Stranger& stranger, const absl::Status& why);
   absl::Status let_in(Stranger& stranger) EXCLUDES_LOCK(mutex_);
 
+  // REQUIRES: the pipeline has external ranks.
+  Room& room_locked(const std::string& pipeline) REQUIRES_LOCK(mutex_);
   // The place of a worker that may come in now.
   absl::StatusOr<Place*> find_place_locked(const WorkerHello& hello)
       REQUIRES_LOCK(mutex_);

@@ -1,12 +1,12 @@
 #include "server/supervisor/worker_group.h"
 
 #include <algorithm>
-#include <cassert>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "platform/base/check.h"
 #include "platform/base/clock.h"
 #include "platform/base/error_info.h"
 #include "platform/base/random_hex.h"
@@ -50,6 +50,10 @@ WorkerGroup::WorkerGroup(const WorkerSettings& settings, int64_t generation,
 WorkerGroup::~WorkerGroup() { end(); }
 
 absl::Status WorkerGroup::load() {
+  {
+    MutexLock lock(&mutex_);
+    FERRY_CHECK_EQ(state_, WorkerState::kStarting);
+  }
   const absl::Status started = start_processes();
   if (started.ok()) {
     load_all();
@@ -232,7 +236,7 @@ absl::Status WorkerGroup::check_devices_locked() const {
 }
 
 void WorkerGroup::set_state_locked(WorkerState state) {
-  assert(is_valid_transition(state_, state));
+  FERRY_CHECK(is_valid_transition(state_, state));
   state_ = state;
   changed_.notify_all();
 }
@@ -242,7 +246,14 @@ bool WorkerGroup::load_error_reported() const {
   return load_error_reported_;
 }
 
+const std::vector<std::shared_ptr<Rank>>& WorkerGroup::ranks() const {
+  // load() fills them in when it succeeds.
+  FERRY_CHECK(!ranks_.empty());
+  return ranks_;
+}
+
 absl::Status WorkerGroup::wait() {
+  FERRY_CHECK(!ranks_.empty());
   MutexLock lock(&mutex_);
   while (!useless_locked()) changed_.wait(&mutex_);
   return result_locked();
@@ -303,6 +314,7 @@ std::vector<std::string> WorkerGroup::last_lines() {
 }
 
 v1::Pipeline WorkerGroup::description() const {
+  FERRY_CHECK(!ranks_.empty());
   MutexLock lock(&mutex_);
   v1::Pipeline description = loaded_[0]->pipeline();
   description.set_name(settings_.pipeline);
@@ -318,6 +330,7 @@ v1::Pipeline WorkerGroup::description() const {
 }
 
 std::vector<v1::OffloadReport> WorkerGroup::offloads() const {
+  FERRY_CHECK(!ranks_.empty());
   MutexLock lock(&mutex_);
   std::vector<v1::OffloadReport> reports;
   for (const auto& loaded : loaded_) {
@@ -327,6 +340,7 @@ std::vector<v1::OffloadReport> WorkerGroup::offloads() const {
 }
 
 void WorkerGroup::set_lost(const absl::Status& error) {
+  FERRY_CHECK(!ranks_.empty());
   for (const auto& process : processes_) process->rank()->set_lost(error);
 }
 

@@ -49,7 +49,7 @@ class WorkerGroup {
 
   // Waits until workers for all external ranks are there, starts the others,
   // and makes every rank load. Blocks until all are ready: kReady.
-  // REQUIRES: the state is kStarting.
+  // REQUIRES: the state is kStarting: called once.
   absl::Status load() EXCLUDES_LOCK(mutex_);
   // Whether load() failed with an error that a worker reported: the package or
   // the configuration is wrong, and another try would end the same.
@@ -73,7 +73,7 @@ class WorkerGroup {
   int64_t generation() const { return generation_; }
 
   // REQUIRES of these: load() returned OK.
-  const std::vector<std::shared_ptr<Rank>>& ranks() const { return ranks_; }
+  const std::vector<std::shared_ptr<Rank>>& ranks() const;
   // What rank 0 said, with ferryd's fields: generation and ranks.
   v1::Pipeline description() const;
   // What each rank said of offloading when it had loaded.

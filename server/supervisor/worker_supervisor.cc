@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "platform/base/check.h"
 #include "platform/base/logging.h"
 #include "server/supervisor/ask_flight_records.h"
 
@@ -67,6 +68,7 @@ WorkerSupervisor::WorkerSupervisor(Options options, Callbacks callbacks,
 WorkerSupervisor::~WorkerSupervisor() { stop(); }
 
 void WorkerSupervisor::start() {
+  FERRY_CHECK(keepers().empty());
   for (PipelineKeeper::Options keeper : options_.pipelines) {
     const std::string name = keeper.worker.pipeline;
     keeper.on_load_error = [this, name](const absl::Status& error) {

@@ -59,8 +59,8 @@ class WorkerSupervisor {
   WorkerSupervisor(const WorkerSupervisor&) = delete;
   WorkerSupervisor& operator=(const WorkerSupervisor&) = delete;
 
-  // Starts every pipeline's group. Returns at once. REQUIRES: the directory
-  // has the pipelines; called once.
+  // Starts every pipeline's group. Returns at once. REQUIRES: called once;
+  // the directory has the pipelines (which each PipelineKeeper checks).
   void start() EXCLUDES_LOCK(mutex_);
   // Ends all groups in parallel: generations that run end with WORKER_LOST,
   // processes get SIGTERM and, after stop_grace, SIGKILL. Blocks until all are
