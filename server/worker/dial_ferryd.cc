@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "platform/base/clock.h"
 #include "platform/base/logging.h"
@@ -24,6 +25,15 @@ constexpr absl::Duration kConnectTimeout = absl::Seconds(5);
 // ferryd answers at once.
 constexpr absl::Duration kAnswerTimeout = absl::Seconds(15);
 
+// Names are text of others: a hello holds what can be printed, and no spaces.
+std::string printable_host_name() {
+  std::string name = host_name();
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return !absl::ascii_isgraph(c); },
+      '?');
+  return name;
+}
+
 absl::Status send_hello(const DialOptions& options, const UniqueFd& socket) {
   ASSIGN_OR_RETURN(const HostPort local, local_address(socket));
   WorkerHello hello;
@@ -33,7 +43,7 @@ absl::Status send_hello(const DialOptions& options, const UniqueFd& socket) {
   hello.world_size = options.world_size;
   hello.device_index = options.device_index;
   hello.pid = getpid();
-  hello.host = host_name();
+  hello.host = printable_host_name();
   hello.listen_host = local.host;
   const std::string line = format_hello(hello);
   if (send(socket.get(), line.data(), line.size(), MSG_NOSIGNAL) !=

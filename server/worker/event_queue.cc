@@ -2,11 +2,14 @@
 
 #include <utility>
 
+#include "platform/base/check.h"
+
 namespace ferry {
 
 void EventQueue::push(worker::v1::RunGenerationResponse event) {
   const int64_t size = static_cast<int64_t>(event.ByteSizeLong());
   MutexLock lock(&mutex_);
+  FERRY_CHECK(!finished_);
   while (!abandoned_ && !events_.empty() && bytes_ + size > max_bytes_) {
     changed_.wait(&mutex_);
   }
@@ -18,6 +21,7 @@ void EventQueue::push(worker::v1::RunGenerationResponse event) {
 
 void EventQueue::finish(absl::Status status) {
   MutexLock lock(&mutex_);
+  FERRY_CHECK(!finished_);
   finished_ = true;
   status_ = std::move(status);
   changed_.notify_all();
@@ -47,6 +51,7 @@ void EventQueue::abandon() {
 
 absl::Status EventQueue::status() const {
   MutexLock lock(&mutex_);
+  FERRY_CHECK(finished_ && events_.empty());
   return status_;
 }
 

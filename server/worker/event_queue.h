@@ -24,9 +24,10 @@ class EventQueue {
   explicit EventQueue(int64_t max_bytes) : max_bytes_(max_bytes) {}
 
   // Appends an event. Blocks while the queue is full. After abandon() it drops
-  // the event.
+  // the event. REQUIRES: not finished.
   void push(worker::v1::RunGenerationResponse event) EXCLUDES_LOCK(mutex_);
   // The generation has ended so; the writer does not touch the queue again.
+  // REQUIRES: not finished.
   void finish(absl::Status status) EXCLUDES_LOCK(mutex_);
 
   // Takes the next event. Blocks until there is one, or the end, or `timeout`

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "platform/base/check.h"
 #include "platform/base/error_info.h"
 
 namespace ferry {
@@ -29,6 +30,7 @@ absl::Status GenerationSlot::acquire(const std::string& job) {
 
 void GenerationSlot::release() {
   MutexLock lock(&mutex_);
+  FERRY_CHECK(running_.has_value());
   running_.reset();
   idle_.notify_all();
 }

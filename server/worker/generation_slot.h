@@ -26,6 +26,7 @@ class GenerationSlot {
 
   // FAILED_PRECONDITION with RANK_BUSY unless it is idle.
   absl::Status acquire(const std::string& job) EXCLUDES_LOCK(mutex_);
+  // REQUIRES: it is not idle.
   void release() EXCLUDES_LOCK(mutex_);
 
   // Called by the step thread at each sign of progress.

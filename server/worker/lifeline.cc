@@ -4,14 +4,27 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
+
+#include "absl/status/status.h"
+#include "platform/base/check.h"
 
 namespace ferry {
 
-Lifeline::Lifeline(UniqueFd end, int exit_code)
+absl::StatusOr<std::unique_ptr<Lifeline>> Lifeline::create(UniqueFd end,
+                                                           int exit_code) {
+  FERRY_CHECK(end.valid());
+  UniqueFd stop(eventfd(0, EFD_CLOEXEC));
+  if (!stop.valid()) return absl::ErrnoToStatus(errno, "a lifeline");
+  return std::unique_ptr<Lifeline>(
+      new Lifeline(std::move(end), exit_code, std::move(stop)));
+}
+
+Lifeline::Lifeline(UniqueFd end, int exit_code, UniqueFd stop)
     : end_(std::move(end)),
       exit_code_(exit_code),
-      stop_(eventfd(0, EFD_CLOEXEC)),
+      stop_(std::move(stop)),
       thread_([this] { watch(); }) {}
 
 Lifeline::~Lifeline() {

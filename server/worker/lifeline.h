@@ -1,7 +1,9 @@
 #pragma once
 
+#include <memory>
 #include <thread>
 
+#include "absl/status/statusor.h"
 #include "platform/os/unique_fd.h"
 
 namespace ferry {
@@ -18,13 +20,17 @@ namespace ferry {
 class Lifeline {
  public:
   // Takes the pipe's reading end, or a socket whose data others read.
-  // `exit_code` is how the process ends. REQUIRES: valid.
-  explicit Lifeline(UniqueFd end, int exit_code = 0);
+  // `exit_code` is how the process ends. An error: no descriptor is left.
+  // Throws std::system_error where there is no thread. REQUIRES: end.valid().
+  static absl::StatusOr<std::unique_ptr<Lifeline>> create(UniqueFd end,
+                                                          int exit_code = 0);
   ~Lifeline();
   Lifeline(const Lifeline&) = delete;
   Lifeline& operator=(const Lifeline&) = delete;
 
  private:
+  Lifeline(UniqueFd end, int exit_code, UniqueFd stop);
+
   void watch();
 
   const UniqueFd end_;

@@ -7,6 +7,7 @@
 #include "offload/get_offload_backend.h"
 #include "offload/host_memory_left.h"
 #include "offload/offload_config.h"
+#include "offload/torch_status.h"
 #include "pipelines/package.h"
 #include "pipelines/pipeline.h"
 #include "platform/base/clock.h"
@@ -126,9 +127,7 @@ absl::Status load(const worker::v1::LoadPipelineRequest& request, bool warm_up,
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
+absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_and_start(
     const worker::v1::LoadPipelineRequest& request, WaveLine* waves,
     RankRecorders* recorders, UniqueFd images) {
   ASSIGN_OR_RETURN(TorchPipeline::Parts parts,
@@ -151,6 +150,18 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
     log_info("the pipeline is loaded again",
              {{"reason", parts.group->ranks().not_worth_it}});
   }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
+    const worker::v1::LoadPipelineRequest& request, WaveLine* waves,
+    RankRecorders* recorders, UniqueFd images) {
+  absl::StatusOr<std::unique_ptr<LoadedPipeline>> loaded;
+  RETURN_IF_ERROR(call_torch(request.package_dir(), [&] {
+    loaded = load_and_start(request, waves, recorders, std::move(images));
+  }));
+  return loaded;
 }
 
 }  // namespace ferry

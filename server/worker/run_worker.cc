@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -84,21 +85,30 @@ absl::StatusOr<std::unique_ptr<SignalWatcher>> watch_signals(
   return SignalWatcher::create({SIGTERM, SIGINT}, [&](int) { stop.request(); });
 }
 
-}  // namespace
+// What needs threads, so that their lack is an error.
+template <typename Function>
+absl::Status with_threads(Function&& function) {
+  try {
+    return std::forward<Function>(function)();
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the worker gets no thread: ", error.what()));
+  }
+}
 
-absl::Status run_worker(const WorkerOptions& options, PipelineLoader loader) {
+absl::Status serve_ferryd(const WorkerOptions& options, PipelineLoader loader) {
   StopRequest stop;
   ASSIGN_OR_RETURN(const std::unique_ptr<SignalWatcher> signals,
                    watch_signals(stop));
   ASSIGN_OR_RETURN(UniqueFd ipc, take_fd("--ipc_fd", options.ipc_fd));
   ASSIGN_OR_RETURN(UniqueFd lifeline_fd,
                    take_fd("--lifeline_fd", options.lifeline_fd));
-  const Lifeline lifeline(std::move(lifeline_fd));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Lifeline> lifeline,
+                   Lifeline::create(std::move(lifeline_fd)));
   return serve(std::move(ipc), stop, std::move(loader));
 }
 
-absl::Status run_external_worker(const DialOptions& options,
-                                 PipelineLoader loader) {
+absl::Status dial_and_serve(const DialOptions& options, PipelineLoader loader) {
   StopRequest stop;
   ASSIGN_OR_RETURN(const std::unique_ptr<SignalWatcher> signals,
                    watch_signals(stop));
@@ -106,8 +116,22 @@ absl::Status run_external_worker(const DialOptions& options,
   // gRPC closes its own.
   UniqueFd control(fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
   if (!control.valid()) return absl::ErrnoToStatus(errno, "a connection");
-  const Lifeline lifeline(std::move(control), kWorkerConnectionEnded);
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<Lifeline> lifeline,
+      Lifeline::create(std::move(control), kWorkerConnectionEnded));
   return serve(std::move(socket), stop, std::move(loader));
+}
+
+}  // namespace
+
+absl::Status run_worker(const WorkerOptions& options, PipelineLoader loader) {
+  return with_threads([&] { return serve_ferryd(options, std::move(loader)); });
+}
+
+absl::Status run_external_worker(const DialOptions& options,
+                                 PipelineLoader loader) {
+  return with_threads(
+      [&] { return dial_and_serve(options, std::move(loader)); });
 }
 
 }  // namespace ferry

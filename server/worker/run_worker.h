@@ -17,8 +17,10 @@ struct WorkerOptions {
 // Serves one rank until SIGTERM or SIGINT, or until ferryd is gone. Blocks.
 // Ends the process when its device or its group failed for good, with
 // kWorkerDeviceFailed or kWorkerGroupFailed.
-// REQUIRES: called once, before the process has other threads.
-// Errors name the flag that is wrong.
+// It is what main() does, before the process has another thread: a thread that
+// is there already would take the signals, and they would end the process.
+// Errors name the flag that is wrong; RESOURCE_EXHAUSTED: the system gives no
+// further thread.
 absl::Status run_worker(const WorkerOptions& options, PipelineLoader loader);
 
 // The same for a worker that somebody else than ferryd has started: dials

@@ -20,7 +20,8 @@ class StepThread {
   StepThread(const StepThread&) = delete;
   StepThread& operator=(const StepThread&) = delete;
 
-  // Runs `task` after those posted before it. Returns at once.
+  // Runs `task` after those posted before it. Returns at once. What a task
+  // throws ends the process: call_guarded() keeps exceptions inside of it.
   void post(std::function<void()> task) EXCLUDES_LOCK(mutex_);
   // Runs `task` likewise. Blocks until it has ended.
   void run(const std::function<void()>& task) EXCLUDES_LOCK(mutex_);

@@ -4,6 +4,7 @@
 
 #include "offload/offload_backend.h"
 #include "offload/offload_stats.h"
+#include "offload/torch_status.h"
 #include "offload/wave_participant.h"
 #include "platform/base/error_info.h"
 #include "platform/base/logging.h"
@@ -14,21 +15,30 @@
 namespace ferry {
 
 TorchPipeline::~TorchPipeline() {
-  if (waves_ != nullptr) waves_->detach();
-  OffloadBackend* const backend = parts_.choice.backend.get();
-  if (backend == nullptr || !backend->is_enabled()) return;
-  // What ranks share they could only give back together, or copy, and a process
-  // that ends needs nothing back.
-  if (parts_.group != nullptr) return;
-  const absl::Status status = backend->disable();
+  absl::Status status;
+  // LibTorch throws here, too.
+  status.Update(call_torch("disable", [&] { status = stop(); }));
   if (!status.ok()) {
     log_error("offloading could not be switched off",
               {{"error", status.ToString()}});
   }
 }
 
+absl::Status TorchPipeline::stop() {
+  if (waves_ != nullptr) waves_->detach();
+  OffloadBackend* const backend = parts_.choice.backend.get();
+  if (backend == nullptr || !backend->is_enabled()) return absl::OkStatus();
+  // What ranks share they could only give back together, or copy, and a process
+  // that ends needs nothing back.
+  if (parts_.group != nullptr) return absl::OkStatus();
+  return backend->disable();
+}
+
 absl::StatusOr<bool> TorchPipeline::start(bool warm_up) {
-  absl::StatusOr<bool> started = try_start(warm_up);
+  absl::StatusOr<bool> started;
+  const absl::Status thrown =
+      call_torch("offload", [&] { started = try_start(warm_up); });
+  if (!thrown.ok()) started = thrown;
   if (!started.ok()) return explain(started.status());
   return started;
 }
@@ -71,7 +81,10 @@ absl::Status TorchPipeline::run_smallest_request() {
 
 absl::StatusOr<GenerationReport> TorchPipeline::generate(
     const v1::GenerationSpec& spec, GenerationObserver& observer) {
-  absl::StatusOr<GenerationReport> report = generate_timed(spec, observer);
+  absl::StatusOr<GenerationReport> report;
+  const absl::Status thrown = call_torch(
+      "generation", [&] { report = generate_timed(spec, observer); });
+  if (!thrown.ok()) report = thrown;
   if (!report.ok()) return explain(report.status());
   return report;
 }

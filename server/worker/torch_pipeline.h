@@ -58,6 +58,8 @@ class TorchPipeline final : public LoadedPipeline {
   }
 
  private:
+  // What has to be done before it is destroyed.
+  absl::Status stop();
   absl::StatusOr<bool> try_start(bool warm_up);
   absl::Status enable_offload();
   absl::Status run_smallest_request();

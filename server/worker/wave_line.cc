@@ -4,13 +4,20 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "platform/base/check.h"
 #include "platform/base/error_info.h"
 
 namespace ferry {
 
-void WaveLine::attach(WaveParticipant& participant) {
-  participant.set_wave_wanted([this](int64_t last_wave) { want(last_wave); });
+WaveLine::~WaveLine() {
   MutexLock lock(&start_mutex_);
+  FERRY_CHECK(participant_ == nullptr);
+}
+
+void WaveLine::attach(WaveParticipant& participant) {
+  MutexLock lock(&start_mutex_);
+  FERRY_CHECK(participant_ == nullptr);
+  participant.set_wave_wanted([this](int64_t last_wave) { want(last_wave); });
   participant_ = &participant;
   while (given_ < started_) participant_->start_wave(++given_);
 }

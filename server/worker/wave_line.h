@@ -18,22 +18,28 @@ namespace ferry {
 // started is given to the participant when it comes, in order.
 //
 // Ownership: the participant must outlive its attach() … detach().
+// REQUIRES at destruction: none is attached.
 // Threads: thread-safe. attach(), detach() and start() wait for each other;
-//   what the participant wants waits for none of them.
+//   what the participant wants waits for none of them. One thread listens.
 // Errors: start() out of order, FAILED_PRECONDITION.
 class WaveLine {
  public:
-  // REQUIRES: no other one is attached.
+  WaveLine() = default;
+  ~WaveLine();
+  WaveLine(const WaveLine&) = delete;
+  WaveLine& operator=(const WaveLine&) = delete;
+
+  // REQUIRES: none is attached.
   void attach(WaveParticipant& participant)
       EXCLUDES_LOCK(start_mutex_, want_mutex_);
   // It is not called any more.
   void detach() EXCLUDES_LOCK(start_mutex_, want_mutex_);
 
-  // ferryd has started this wave on every rank. REQUIRES: one thread.
+  // ferryd has started this wave on every rank.
   absl::Status start(int64_t wave) EXCLUDES_LOCK(start_mutex_);
 
   // Blocks until the participant wants a wave; returns the last one before it.
-  // Nothing after close(). REQUIRES: one thread.
+  // Nothing after close().
   std::optional<int64_t> next_wanted() EXCLUDES_LOCK(want_mutex_);
   // Nobody listens any more.
   void close() EXCLUDES_LOCK(want_mutex_);

@@ -53,6 +53,7 @@ TEST(WaveLine, TellsTheLatestThatIsWanted) {
   EXPECT_EQ(line.next_wanted(), 3);
   participant.wanted(4);
   EXPECT_EQ(line.next_wanted(), 4);
+  line.detach();
 }
 
 TEST(WaveLine, WaitsForAWantAndForTheEnd) {
@@ -71,6 +72,7 @@ TEST(WaveLine, WaitsForAWantAndForTheEnd) {
   EXPECT_LE(seen.size(), 1u);
   participant.wanted(6);
   EXPECT_EQ(line.next_wanted(), std::nullopt);
+  line.detach();
 }
 
 // As a backend does that tells while it is told.
@@ -92,6 +94,24 @@ TEST(WaveLine, AWantDuringAStartWaitsForNothing) {
     ASSERT_TRUE(line.start(wave).ok());
     EXPECT_EQ(line.next_wanted(), wave);
   }
+  line.detach();
+}
+
+TEST(WaveLineDeathTest, OneParticipantAtATimeAndNoneThatIsLeft) {
+  WaveLine line;
+  RecordingParticipant participant;
+  RecordingParticipant other;
+  line.attach(participant);
+  EXPECT_DEATH(line.attach(other), "check failed: participant_ == nullptr");
+  EXPECT_DEATH(
+      {
+        WaveLine left;
+        left.attach(other);
+      },
+      "check failed: participant_ == nullptr");
+  line.detach();
+  line.attach(other);
+  line.detach();
 }
 
 }  // namespace

@@ -156,5 +156,8 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     fputs("ferry_worker: out of memory\n", stderr);
     return ferry::kOutOfMemory;
+  } catch (const std::exception& error) {
+    fprintf(stderr, "ferry_worker: %s\n", error.what());
+    return EXIT_FAILURE;
   }
 }

@@ -1,13 +1,15 @@
 #include "server/worker/worker_service_impl.h"
 
-#include <new>
 #include <optional>
 #include <thread>
 #include <utility>
 
+#include "platform/base/check.h"
 #include "platform/base/error_info.h"
 #include "platform/base/fault_point.h"
+#include "platform/base/status_macros.h"
 #include "server/ipc/grpc_status.h"
+#include "server/worker/call_guarded.h"
 #include "server/worker/queue_observer.h"
 
 namespace ferry {
@@ -28,10 +30,27 @@ absl::Status wrong_state(absl::string_view message) {
                     {"WRONG_STATE", {}});
 }
 
-absl::Status out_of_memory() {
-  return make_error(absl::StatusCode::kResourceExhausted,
-                    "out of memory while an output was sent",
-                    {"GPU_OUT_OF_MEMORY", {}});
+using WaveStream =
+    grpc::ServerReaderWriter<JoinWavesResponse, JoinWavesRequest>;
+
+// What ferryd starts, until its end of the stream.
+absl::Status read_waves(WaveStream& stream, WaveLine& waves) {
+  JoinWavesRequest request;
+  while (stream.Read(&request)) {
+    RETURN_IF_ERROR(waves.start(request.wave()));
+  }
+  return absl::OkStatus();
+}
+
+// What the rank wants, until the line is closed.
+absl::Status write_waves(WaveLine& waves, WaveStream& stream) {
+  while (const std::optional<int64_t> last_wave = waves.next_wanted()) {
+    JoinWavesResponse response;
+    response.set_last_wave(*last_wave);
+    // What fails here ends the reading, too.
+    stream.Write(response);
+  }
+  return absl::OkStatus();
 }
 
 // Frees the rank at the end of a call, whatever ends it.
@@ -57,6 +76,11 @@ WorkerServiceImpl::WorkerServiceImpl(PipelineLoader loader,
       recorders_(clock) {}
 
 WorkerServiceImpl::~WorkerServiceImpl() {
+  FERRY_CHECK(slot_.wait_idle(absl::ZeroDuration()));
+  {
+    MutexLock lock(&mutex_);
+    FERRY_CHECK_NE(state_, State::kLoading);
+  }
   step_thread_.run([this] { loaded_.reset(); });
 }
 
@@ -70,27 +94,37 @@ grpc::Status WorkerServiceImpl::LoadPipeline(
 absl::Status WorkerServiceImpl::load(
     const worker::v1::LoadPipelineRequest& request,
     worker::v1::LoadPipelineResponse& response) {
-  {
-    MutexLock lock(&mutex_);
-    if (state_ != State::kEmpty) {
-      return wrong_state("a worker loads one pipeline, once");
-    }
-    state_ = State::kLoading;
-  }
+  RETURN_IF_ERROR(begin_load());
   absl::Status status;
   step_thread_.run([&] {
-    absl::StatusOr<std::unique_ptr<LoadedPipeline>> loaded =
-        loader_(request, &waves_, &recorders_);
-    status = loaded.status();
-    look_at(status);
-    if (!status.ok()) return;
-    loaded_ = *std::move(loaded);
-    *response.mutable_pipeline() = loaded_->description();
-    response.set_device(loaded_->device());
+    status = call_guarded("LoadPipeline",
+                          [&] { return load_here(request, response); });
   });
   MutexLock lock(&mutex_);
   state_ = status.ok() ? State::kLoaded : State::kFailed;
   return status;
+}
+
+absl::Status WorkerServiceImpl::begin_load() {
+  MutexLock lock(&mutex_);
+  if (state_ != State::kEmpty) {
+    return wrong_state("a worker loads one pipeline, once");
+  }
+  state_ = State::kLoading;
+  return absl::OkStatus();
+}
+
+absl::Status WorkerServiceImpl::load_here(
+    const worker::v1::LoadPipelineRequest& request,
+    worker::v1::LoadPipelineResponse& response) {
+  absl::StatusOr<std::unique_ptr<LoadedPipeline>> loaded =
+      loader_(request, &waves_, &recorders_);
+  look_at(loaded.status());
+  RETURN_IF_ERROR(loaded.status());
+  loaded_ = *std::move(loaded);
+  *response.mutable_pipeline() = loaded_->description();
+  response.set_device(loaded_->device());
+  return absl::OkStatus();
 }
 
 grpc::Status WorkerServiceImpl::RunGeneration(
@@ -106,7 +140,11 @@ grpc::Status WorkerServiceImpl::RunGeneration(
   // Or since then: what nobody reads must not keep the rank from its next job.
   if (context->IsCancelled()) return grpc::Status::CANCELLED;
   EventQueue events(kMaxQueuedBytes);
-  step_thread_.post([&] { generate(*request, events); });
+  const absl::Status posted = call_guarded("RunGeneration", [&] {
+    step_thread_.post([&] { generate(*request, events); });
+    return absl::OkStatus();
+  });
+  if (!posted.ok()) return to_grpc_status(posted);
   const absl::Status sent = send_events(*context, events, *writer);
   return to_grpc_status(sent.ok() ? events.status() : sent);
 }
@@ -120,13 +158,12 @@ absl::Status WorkerServiceImpl::send_events(
   while ((popped = events.pop(kSlice, &event)) != EventQueue::Popped::kEnd) {
     bool writable = true;
     if (popped == EventQueue::Popped::kEvent) {
-      try {
+      status.Update(call_guarded("sending an event", [&] {
         if (event.has_output_chunk()) fault_point("send_output");
         writable = writer.Write(event);
-      } catch (const std::bad_alloc&) {
-        status = out_of_memory();
-        writable = false;
-      }
+        return absl::OkStatus();
+      }));
+      writable = writable && status.ok();
     }
     if (!writable || context.IsCancelled()) {
       slot_.request_cancel();
@@ -154,22 +191,27 @@ void WorkerServiceImpl::look_at(const absl::Status& status) const {
 
 void WorkerServiceImpl::generate(const RunGenerationRequest& request,
                                  EventQueue& events) {
+  events.finish(call_guarded("RunGeneration",
+                             [&] { return generate_here(request, events); }));
+}
+
+absl::Status WorkerServiceImpl::generate_here(
+    const RunGenerationRequest& request, EventQueue& events) {
   QueueObserver observer(request.spec().output().omit_data(), slot_, events);
   absl::StatusOr<GenerationReport> report =
       loaded_->generate(request.spec(), observer);
   look_at(report.status());
-  if (report.ok()) {
-    RunGenerationResponse event;
-    *event.mutable_summary()->mutable_timings() = std::move(report->timings);
-    event.mutable_summary()->set_prompt_truncated(report->prompt_truncated);
-    v1::Pipeline description = loaded_->description();
-    if (description.has_offload()) {
-      event.mutable_summary()->mutable_offload()->Swap(
-          description.mutable_offload());
-    }
-    events.push(std::move(event));
+  RETURN_IF_ERROR(report.status());
+  RunGenerationResponse event;
+  *event.mutable_summary()->mutable_timings() = std::move(report->timings);
+  event.mutable_summary()->set_prompt_truncated(report->prompt_truncated);
+  v1::Pipeline description = loaded_->description();
+  if (description.has_offload()) {
+    event.mutable_summary()->mutable_offload()->Swap(
+        description.mutable_offload());
   }
-  events.finish(report.status());
+  events.push(std::move(event));
+  return absl::OkStatus();
 }
 
 grpc::Status WorkerServiceImpl::WaitIdle(
@@ -202,26 +244,23 @@ grpc::Status WorkerServiceImpl::GetFlightRecords(
 }
 
 grpc::Status WorkerServiceImpl::JoinWaves(
-    grpc::ServerContext* /*context*/,
+    grpc::ServerContext* context,
     grpc::ServerReaderWriter<JoinWavesResponse, JoinWavesRequest>* stream) {
   if (absl::Status status = begin_waves(); !status.ok()) {
     return to_grpc_status(status);
   }
-  std::thread writer([&] {
-    while (const std::optional<int64_t> last_wave = waves_.next_wanted()) {
-      JoinWavesResponse response;
-      response.set_last_wave(*last_wave);
-      // What fails here ends the reading, too.
-      stream->Write(response);
-    }
+  std::thread writer;
+  const absl::Status status = call_guarded("JoinWaves", [&] {
+    writer = std::thread([&] {
+      const absl::Status written = call_guarded(
+          "JoinWaves", [&] { return write_waves(waves_, *stream); });
+      // The reading ends, too.
+      if (!written.ok()) context->TryCancel();
+    });
+    return read_waves(*stream, waves_);
   });
-  absl::Status status;
-  JoinWavesRequest request;
-  while (status.ok() && stream->Read(&request)) {
-    status = waves_.start(request.wave());
-  }
   waves_.close();
-  writer.join();
+  if (writer.joinable()) writer.join();
   return to_grpc_status(status);
 }
 

@@ -27,7 +27,10 @@ namespace ferry {
 // Ownership: owns the pipeline, which is destroyed on the step thread.
 // Threads: gRPC calls it on any thread. Calls that wait look for their
 //   cancellation every few milliseconds, since the synchronous API calls nobody
-//   back. REQUIRES at destruction: no call is in progress.
+//   back.
+// REQUIRES at destruction: no call is in progress. (Whoever serves it destroys
+//   the gRPC server first, which waits for calls; a check sees those that load
+//   or generate.)
 // Errors: what the loader and the pipeline report, as they report it;
 //   FAILED_PRECONDITION for calls in the wrong state. Each carries a reason, by
 //   which ferryd tells it from gRPC's own errors, that is, from the end of this
@@ -72,6 +75,7 @@ class WorkerServiceImpl final : public worker::v1::WorkerService::Service {
   absl::Status load(const worker::v1::LoadPipelineRequest& request,
                     worker::v1::LoadPipelineResponse& response)
       EXCLUDES_LOCK(mutex_);
+  absl::Status begin_load() EXCLUDES_LOCK(mutex_);
   absl::Status begin_waves() EXCLUDES_LOCK(mutex_);
   absl::Status begin_generation(const std::string& job) EXCLUDES_LOCK(mutex_);
   // Returns when the generation has ended, not before: the step thread uses the
@@ -79,10 +83,16 @@ class WorkerServiceImpl final : public worker::v1::WorkerService::Service {
   absl::Status send_events(
       const grpc::ServerContext& context, EventQueue& events,
       grpc::ServerWriter<worker::v1::RunGenerationResponse>& writer);
-  // On the step thread, these two.
+  // On the step thread, these four. (What ends a thread's task, an exception
+  // too, is a status.)
   void look_at(const absl::Status& status) const;
+  absl::Status load_here(const worker::v1::LoadPipelineRequest& request,
+                         worker::v1::LoadPipelineResponse& response);
+  // Ends with the queue's end.
   void generate(const worker::v1::RunGenerationRequest& request,
                 EventQueue& events);
+  absl::Status generate_here(const worker::v1::RunGenerationRequest& request,
+                             EventQueue& events);
 
   const PipelineLoader loader_;
   const ProcessEnder end_process_;

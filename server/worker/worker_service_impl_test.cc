@@ -1,8 +1,13 @@
 #include "server/worker/worker_service_impl.h"
 
+#include <cerrno>
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <new>
+#include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -23,6 +28,7 @@
 namespace ferry {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -234,7 +240,9 @@ TEST_F(WorkerServiceTest, FlightRecordsAreReadWhileTheLoadHangs) {
 
 TEST_F(WorkerServiceTest, WavesAreWantedAndStarted) {
   EagerParticipant participant;
+  WaveLine* line = nullptr;
   serve([&](const auto& request, WaveLine* waves, RankRecorders* recorders) {
+    line = waves;
     waves->attach(participant);
     return fake_pipeline_loader({})(request, waves, recorders);
   });
@@ -256,6 +264,7 @@ TEST_F(WorkerServiceTest, WavesAreWantedAndStarted) {
   stream->WritesDone();
   EXPECT_TRUE(stream->Finish().ok());
   EXPECT_THAT(participant.waves(), ElementsAre(1, 2));
+  line->detach();
 }
 
 TEST_F(WorkerServiceTest, WavesAreStartedInTheirOrderAndJoinedOnce) {
@@ -424,6 +433,69 @@ TEST_F(WorkerServiceTest, TheEndOfTheOtherSideIsALostWorker) {
   EXPECT_EQ(reason(status), "WORKER_LOST");
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("rank 0 exited with code 9"));
+}
+
+struct Thrown {
+  std::function<void()> raise;
+  absl::StatusCode code;
+  const char* reason;
+  const char* text;
+};
+
+// Of kinds that nobody here names.
+std::vector<Thrown> thrown_kinds() {
+  return {
+      {[] { throw std::bad_alloc(); }, absl::StatusCode::kResourceExhausted,
+       "GPU_OUT_OF_MEMORY", "out of memory"},
+      {[] { throw std::length_error("vector::reserve"); },
+       absl::StatusCode::kInternal, "INTERNAL", "vector::reserve"},
+      {[] { throw std::system_error(EAGAIN, std::generic_category()); },
+       absl::StatusCode::kInternal, "INTERNAL", "temporarily unavailable"},
+      {[] { throw 42; }, absl::StatusCode::kInternal, "INTERNAL",
+       "an unknown type"},
+  };
+}
+
+TEST_F(WorkerServiceTest, WhatALoadThrowsIsItsError) {
+  for (const Thrown& kind : thrown_kinds()) {
+    serve(
+        [&](const auto&, WaveLine*,
+            RankRecorders*) -> absl::StatusOr<std::unique_ptr<LoadedPipeline>> {
+          kind.raise();
+          return absl::UnknownError("nothing was thrown");
+        });
+    const absl::Status status = load().status();
+    EXPECT_EQ(status.code(), kind.code) << status;
+    EXPECT_EQ(reason(status), kind.reason);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("LoadPipeline: "), HasSubstr(kind.text)));
+    // The process lives, and says why it is of no use.
+    EXPECT_EQ(reason(load().status()), "WRONG_STATE");
+    heartbeat();
+    server_->Shutdown();
+    server_.reset();
+  }
+}
+
+TEST_F(WorkerServiceTest, WhatAGenerationThrowsIsItsErrorAndTheNextOneRuns) {
+  const std::vector<Thrown> kinds = thrown_kinds();
+  const Thrown* kind = nullptr;
+  FakePipelineOptions options;
+  options.on_step = [&](int) {
+    if (kind != nullptr) kind->raise();
+  };
+  serve_loaded(options);
+  for (const Thrown& next : kinds) {
+    kind = &next;
+    Events events;
+    const absl::Status status = rank_->run(request(), events).status();
+    EXPECT_EQ(status.code(), next.code) << status;
+    EXPECT_EQ(reason(status), next.reason);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("RunGeneration: "), HasSubstr(next.text)));
+    kind = nullptr;
+    EXPECT_TRUE(rank_->run(request(), events).ok());
+  }
 }
 
 }  // namespace

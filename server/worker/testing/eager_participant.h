@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "offload/wave_participant.h"
+#include "platform/base/check.h"
 #include "platform/base/mutex.h"
 
 namespace ferry {
@@ -32,6 +33,7 @@ class EagerParticipant final : public WaveParticipant {
   // REQUIRES: attached.
   void want(int64_t last_wave) EXCLUDES_LOCK(mutex_) {
     MutexLock lock(&mutex_);
+    FERRY_CHECK(wanted_ != nullptr);
     wanted_(last_wave);
   }
 
