@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "platform/base/check.h"
 #include "platform/base/clock.h"
 #include "platform/base/mutex.h"
 #include "tests/benchmarks/measurement.h"
@@ -69,6 +70,7 @@ class PeakSampler {
   size_t samples() const { return periods_.size(); }
   // So far apart are `part` of the samples at most. REQUIRES: samples() > 0.
   absl::Duration period(double part) const {
+    FERRY_CHECK(!periods_.empty());
     return periods_[static_cast<size_t>(
         part * static_cast<double>(periods_.size() - 1))];
   }

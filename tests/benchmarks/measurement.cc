@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
+#include "platform/base/check.h"
 
 namespace ferry {
 
@@ -21,6 +22,7 @@ void report(absl::string_view name, double value, absl::string_view unit,
 }
 
 double median(std::vector<double> values) {
+  FERRY_CHECK(!values.empty());
   std::sort(values.begin(), values.end());
   const size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle]

@@ -27,10 +27,10 @@ struct Pair {
 std::vector<Pair> measure_pairs(int pairs, const std::function<double()>& first,
                                 const std::function<double()>& second);
 // Of first ÷ second: for what drifts from pair to pair. REQUIRES:
-// !pairs.empty().
+// !pairs.empty(), as median() checks.
 double median_ratio(const std::vector<Pair>& pairs);
 // Median of the first ÷ median of the second: for what jumps within a pair.
-// REQUIRES: !pairs.empty().
+// REQUIRES: !pairs.empty(), as median() checks.
 double ratio_of_medians(const std::vector<Pair>& pairs);
 
 // Throws when a measurement would mean nothing: ends the program.

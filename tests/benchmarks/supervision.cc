@@ -11,6 +11,7 @@
 #include <iostream>
 #include <string>
 
+#include "platform/base/check.h"
 #include "tests/support/processes.h"
 
 namespace ferry {
@@ -50,6 +51,7 @@ void end_children() {
 }  // namespace
 
 int run_supervised(const std::function<void()>& work) {
+  FERRY_CHECK(has_one_thread());
   std::string directory =
       std::filesystem::temp_directory_path() / "ferry_bench_XXXXXX";
   if (mkdtemp(directory.data()) == nullptr) {

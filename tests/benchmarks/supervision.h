@@ -9,7 +9,7 @@ namespace ferry {
 // However it ends, and when this process gets SIGINT or SIGTERM: every process
 // that it has started ends too, and the directory goes.
 //
-// REQUIRES: no threads yet.
+// REQUIRES: has_one_thread().
 int run_supervised(const std::function<void()>& work);
 
 }  // namespace ferry

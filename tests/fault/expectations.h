@@ -15,7 +15,7 @@ class ReadinessWatch {
  public:
   using Status = grpc::health::v1::HealthCheckResponse::ServingStatus;
 
-  // REQUIRES: ready.
+  // The test fails unless the daemon is ready.
   explicit ReadinessWatch(Daemon& daemon);
   ~ReadinessWatch();
   ReadinessWatch(const ReadinessWatch&) = delete;

@@ -11,7 +11,7 @@ namespace ferry {
 // made there, but not filled. Only this process and those that it starts see
 // it, and it goes with them.
 //
-// REQUIRES: called before the process has a second thread; once.
+// REQUIRES: as enter_namespaces(), which checks it.
 // An error says why this machine allows no mount.
 absl::StatusOr<std::string> mount_full_disk();
 

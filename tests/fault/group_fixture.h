@@ -30,7 +30,7 @@ class GroupFixture : public DaemonFixture {
 
   // The worker of this rank and generation; 0 when there is none now.
   static pid_t find_rank(const Daemon& daemon, int rank, int64_t generation);
-  // REQUIRES: the process is there.
+  // The test fails if there is no process, 0.
   static void lose(pid_t pid, Loss loss);
   // What errors and the log say of it.
   static std::string why_lost(int rank, Loss loss);

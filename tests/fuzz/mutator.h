@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "platform/base/check.h"
 
 namespace ferry {
 
@@ -14,6 +15,7 @@ namespace ferry {
 // Not thread-safe.
 class Mutator {
  public:
+  // REQUIRES: !seeds.empty(), as draw() checks.
   Mutator(std::vector<std::string> seeds, uint64_t random_seed)
       : seeds_(std::move(seeds)), random_(random_seed) {}
 
@@ -22,7 +24,10 @@ class Mutator {
 
  private:
   // 0 to count − 1. REQUIRES: count > 0.
-  size_t draw(size_t count) { return random_() % count; }
+  size_t draw(size_t count) {
+    FERRY_CHECK_GT(count, 0u);
+    return random_() % count;
+  }
   void mutate(std::string* input);
 
   const std::vector<std::string> seeds_;

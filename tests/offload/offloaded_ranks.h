@@ -12,6 +12,7 @@
 #include "offload/offloadable_module.h"
 #include "offload/placement_backend.h"
 #include "offload/wave_participant.h"
+#include "platform/base/check.h"
 #include "platform/base/mutex.h"
 #include "platform/device/simulated/simulated_platform.h"
 
@@ -53,8 +54,10 @@ class OffloadedRanks {
   // Gives up the backends, enabled or not.
   void close() EXCLUDES_LOCK(mutex_);
 
-  // REQUIRES: not closed.
+  // REQUIRES: not closed; there is such a rank.
   PlacementBackend& backend(int rank) {
+    FERRY_CHECK_LT(static_cast<size_t>(rank), ranks_.size());
+    FERRY_CHECK(ranks_[static_cast<size_t>(rank)].backend != nullptr);
     return *ranks_[static_cast<size_t>(rank)].backend;
   }
   // What any device found wrong.

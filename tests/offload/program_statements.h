@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "platform/base/check.h"
 #include "tests/offload/program_operators.h"
 #include "tests/offload/random_program.h"
 
@@ -18,9 +19,13 @@ class ProgramDraws {
   explicit ProgramDraws(uint64_t seed) : random_(seed) {}
 
   // 0 to `bound` - 1. REQUIRES: bound > 0.
-  size_t below(size_t bound) { return random_() % bound; }
+  size_t below(size_t bound) {
+    FERRY_CHECK_GT(bound, 0u);
+    return random_() % bound;
+  }
   bool one_in(size_t chance) { return below(chance) == 0; }
   bool percent(size_t chance) { return below(100) < chance; }
+  // REQUIRES: !items.empty(), as below() checks.
   template <typename Item>
   const Item& among(const std::vector<Item>& items) {
     return items[below(items.size())];

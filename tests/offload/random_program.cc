@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "platform/base/check.h"
 
 namespace ferry {
 namespace {
@@ -146,6 +147,7 @@ size_t RandomProgram::removable() const {
 }
 
 RandomProgram RandomProgram::without(size_t index) const {
+  FERRY_CHECK_LT(index, removable());
   RandomProgram made = *this;
   size_t number = 0;
   for_each_function(made, [&](ProgramFunction& function) {

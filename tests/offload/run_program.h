@@ -52,8 +52,7 @@ PolicyResult run_offloaded(const RandomProgram& program,
                            const RankPolicy& policy,
                            const ProgramBytes& expected);
 
-// The program without whatever is not needed for `fails`.
-// REQUIRES: fails(program).
+// The program, for which `fails` holds, without whatever is not needed for that.
 RandomProgram shrink_program(
     RandomProgram program,
     const std::function<bool(const RandomProgram&)>& fails);

@@ -29,7 +29,8 @@ class StreamPipeline {
   // passes each, over latents that `input` seeds. A failing
   // pipeline fails in the second step, and goes on. Everything that came out.
   absl::StatusOr<std::vector<at::Tensor>> generate(uint64_t input);
-  // Changes a byte of a block, or changes it back. REQUIRES: not offloaded.
+  // Changes a byte of a block, or changes it back. For one that is not
+  // offloaded: LibTorch refuses the bytes of a tensor that is not bound.
   void flip_byte(const std::string& block);
   // The values of everything that the methods wrote since then.
   std::vector<at::Tensor> written_state() const;

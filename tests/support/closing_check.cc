@@ -8,6 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "platform/base/check.h"
 #include "tests/support/generate_call.h"
 #include "tests/support/processes.h"
 
@@ -48,6 +49,7 @@ void reap_orphans() {
 }  // namespace
 
 void expect_idle(Daemon& daemon) {
+  FERRY_CHECK_GT(daemon.ready_sockets(), 0);
   EXPECT_TRUE(eventually([&] { return daemon.unfinished_jobs().empty(); }))
       << "a job is left: "
       << daemon.unfinished_jobs().front().ShortDebugString();

@@ -111,7 +111,7 @@ std::shared_ptr<grpc::Channel> Daemon::new_channel() const {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return grpc::CreateCustomChannel(
-      grpc_address_, grpc::InsecureChannelCredentials(), arguments);
+      address(), grpc::InsecureChannelCredentials(), arguments);
 }
 
 HealthCheckResponse::ServingStatus Daemon::check_health(

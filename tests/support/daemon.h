@@ -11,6 +11,7 @@
 #include "ferry/v1/pipeline_service.grpc.pb.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "grpcpp/channel.h"
+#include "platform/base/check.h"
 #include "tests/support/child_process.h"
 #include "tests/support/eventually.h"
 
@@ -51,17 +52,29 @@ class Daemon {
 
   ChildProcess& process() { return process_; }
   // Address to dial. REQUIRES: listening.
-  const std::string& address() const { return grpc_address_; }
+  const std::string& address() const {
+    FERRY_CHECK(!grpc_address_.empty());
+    return grpc_address_;
+  }
   const std::string& health_address() const { return health_address_; }
   // Where external workers connect; empty where there are none.
   const std::string& worker_address() const { return worker_address_; }
-  // A connection that nobody else uses.
+  // A connection that nobody else uses. REQUIRES: listening.
   std::shared_ptr<grpc::Channel> new_channel() const;
 
   // Stubs on one common connection. REQUIRES: listening.
-  v1::GenerationService::Stub& generation() { return *generation_; }
-  v1::PipelineService::Stub& pipeline_service() { return *pipeline_service_; }
-  grpc::health::v1::Health::Stub& health() { return *health_; }
+  v1::GenerationService::Stub& generation() {
+    FERRY_CHECK(generation_ != nullptr);
+    return *generation_;
+  }
+  v1::PipelineService::Stub& pipeline_service() {
+    FERRY_CHECK(pipeline_service_ != nullptr);
+    return *pipeline_service_;
+  }
+  grpc::health::v1::Health::Stub& health() {
+    FERRY_CHECK(health_ != nullptr);
+    return *health_;
+  }
 
   // Health of a service now; UNKNOWN when the call fails.
   grpc::health::v1::HealthCheckResponse::ServingStatus check_health(

@@ -8,7 +8,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "platform/base/check.h"
 #include "platform/os/unique_fd.h"
+#include "tests/support/processes.h"
 
 namespace ferry {
 namespace {
@@ -22,6 +24,7 @@ bool write_map(const char* path, const std::string& text) {
 }  // namespace
 
 absl::Status enter_namespaces(int kinds) {
+  FERRY_CHECK(has_one_thread());
   // A right that only root has, or root of a user namespace.
   if (unshare(kinds) == 0) return absl::OkStatus();
   const uid_t user = geteuid();

@@ -8,7 +8,7 @@ namespace ferry {
 // of these kinds (CLONE_NEWNS, CLONE_NEWNET), and into a new user namespace, as
 // its root, where it takes that.
 //
-// REQUIRES: the process has one thread.
+// REQUIRES: has_one_thread(). Others would stay where they are.
 // An error says why this machine allows none.
 absl::Status enter_namespaces(int kinds);
 

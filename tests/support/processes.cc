@@ -59,6 +59,15 @@ std::vector<pid_t> find_children(pid_t parent) {
   return children;
 }
 
+bool has_one_thread() {
+#if __has_feature(thread_sanitizer)
+  constexpr size_t kThreads = 2;
+#else
+  constexpr size_t kThreads = 1;
+#endif
+  return list_directory("/proc/self/task").size() <= kThreads;
+}
+
 std::string program_name(pid_t pid) {
   const auto stat = read_stat(pid);
   return stat.has_value() ? stat->name : "";

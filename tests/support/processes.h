@@ -29,6 +29,9 @@ bool is_worker(pid_t pid);
 // State letter of /proc/PID/stat: R, S, D, T, Z …; 0 when it is gone.
 char process_state(pid_t pid);
 
+// Whether this process has no thread but the one that asks, and a sanitizer's.
+bool has_one_thread();
+
 // What its descriptors point to, such as "socket:[17]" or "/dev/shm/x".
 std::vector<std::string> open_descriptors(pid_t pid);
 

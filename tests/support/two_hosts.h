@@ -21,7 +21,7 @@ class TwoHosts {
   static constexpr char kHere[] = "10.77.0.1";
   static constexpr char kThere[] = "10.77.0.2";
 
-  // REQUIRES: the process has one thread; once.
+  // REQUIRES: as enter_namespaces(), which checks it.
   static absl::StatusOr<TwoHosts> make();
 
   // The command line that runs a program there, under its own pid.
