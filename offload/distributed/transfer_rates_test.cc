@@ -4,16 +4,24 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "offload/distributed/rank_group.h"
 #include "platform/base/clock.h"
+#include "platform/device/cuda/testing/fake_cuda_api.h"
+#include "platform/device/cuda/testing/fake_cuda_platform.h"
 #include "platform/device/simulated/simulated_device.h"
 #include "platform/device/simulated/simulated_device_options.h"
+#include "platform/device/stream.h"
+#include "platform/distributed/communicator.h"
 #include "platform/distributed/host_communicator.h"
 #include "platform/distributed/in_process/in_process_group.h"
 #include "platform/distributed/simulated/simulated_communicator.h"
@@ -90,6 +98,61 @@ TEST(TransferRatesTest, AGatherInAPassIsNoFasterThanTheCopiesBesideIt) {
   ASSERT_EQ(rates[0].status(), absl::OkStatus());
   // Each share comes over a link of its own.
   EXPECT_LE(rates[0]->gather_beside_copies, kRanks * kCopyGbps * 1e9);
+}
+
+// Gathers nothing; one rank needs none.
+class CountingCommunicator final : public Communicator {
+ public:
+  explicit CountingCommunicator(FakeCudaApi& api) : api_(api) {}
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  absl::Status all_gather(Stream, const void*, void*, int64_t bytes) override {
+    calls_.push_back(bytes);
+    waits_.push_back(api_.calls("stream_synchronize"));
+    return absl::OkStatus();
+  }
+  void abort(absl::string_view) override {}
+  absl::Status status() override { return absl::OkStatus(); }
+
+  const std::vector<int64_t>& calls() const { return calls_; }
+  // How often the host had waited before each of them.
+  const std::vector<int64_t>& waits() const { return waits_; }
+
+ private:
+  FakeCudaApi& api_;
+  std::vector<int64_t> calls_;
+  std::vector<int64_t> waits_;
+};
+
+// The device tells the time, here always the same, of several gathers for which
+// the host does not wait one by one. (It is measured on a thread that has never
+// seen the device, which is not the first one.)
+TEST(TransferRatesTest, TheDeviceTellsWhatSeveralGathersTake) {
+  constexpr double kElapsed = 1.5e-3;
+  FakeCudaPlatform platform(/*index=*/1, /*devices=*/2);
+  InProcessGroup control(1);
+  auto counting = std::make_unique<CountingCommunicator>(platform.api());
+  const CountingCommunicator& gathers = *counting;
+  RankGroup group;
+  group.control = control.join(0);
+  group.weights = std::move(counting);
+  absl::StatusOr<TransferRates> rates;
+  std::thread([&] {
+    rates = measure_transfer_rates(*platform.device(), group, kFreeBytes);
+  }).join();
+  ASSERT_EQ(rates.status(), absl::OkStatus());
+  std::map<int64_t, int> in_flight;
+  for (const int64_t waits : gathers.waits()) ++in_flight[waits];
+  const int timed = in_flight.begin()->second - 1;
+  EXPECT_GE(timed, 2);
+  for (const auto& [waits, count] : in_flight) EXPECT_EQ(count, timed + 1);
+  const auto bytes = static_cast<double>(gathers.calls().front());
+  for (const double rate : {rates->h2d_alone, rates->h2d_together,
+                            rates->gather_alone, rates->gather_beside_copies}) {
+    EXPECT_NEAR(rate, timed * bytes / kElapsed, 1);
+  }
+  EXPECT_EQ(platform.api().misuses(), std::vector<std::string>());
+  EXPECT_EQ(platform.api().contexts(), std::vector<int>{1});
 }
 
 TEST(TransferRatesTest, WithoutMemoryNobodyMeasures) {

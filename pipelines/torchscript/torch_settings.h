@@ -7,7 +7,10 @@ namespace ferry {
 // Sets LibTorch's process-wide switches so that equal requests give equal
 // bytes: no fusers, no profiling executor (whose second and third run would
 // execute other graphs than the first), deterministic algorithms where the
-// libraries offer a choice, one inter-op thread. Can be called again.
+// libraries offer a choice, one inter-op thread. The precision of float32 on a
+// GPU is PyTorch's, and so diffusers': TF32 for convolutions, and not for
+// matrix products. Can be called again, and undoes what others have set
+// meanwhile.
 void set_deterministic_mode();
 
 // Runs what is in its scope without gradients and with `intra_op_threads`

@@ -15,14 +15,19 @@
 namespace ferry {
 namespace {
 
-// The best platform that works here.
-std::unique_ptr<Platform> choose_platform(const PlatformOptions& options) {
-  auto cuda = make_cuda_platform(options.cuda);
-  if (cuda.ok()) return *std::move(cuda);
-  // A machine without a GPU is nothing to worry about.
-  const LogLevel level =
-      absl::IsNotFound(cuda.status()) ? LogLevel::kInfo : LogLevel::kWarning;
-  log(level, "computing on the CPU", {{"no_cuda", cuda.status().message()}});
+// The GPU, or the CPU where there is none at all: what all ranks of a machine
+// find alike. One that lacks something is not passed over in silence.
+absl::StatusOr<std::unique_ptr<Platform>> choose_platform(
+    const PlatformOptions& options, MakeCudaPlatform make_cuda) {
+  auto cuda = make_cuda(options.cuda);
+  if (cuda.ok()) return cuda;
+  if (!absl::IsNotFound(cuda.status())) {
+    return absl::Status(
+        cuda.status().code(),
+        absl::StrCat("platform: auto: ", cuda.status().message(),
+                     "; \"cpu\" computes without a GPU"));
+  }
+  log_info("computing on the CPU", {{"no_cuda", cuda.status().message()}});
   return std::make_unique<CpuPlatform>();
 }
 
@@ -30,7 +35,12 @@ std::unique_ptr<Platform> choose_platform(const PlatformOptions& options) {
 
 absl::StatusOr<std::unique_ptr<Platform>> get_platform(
     const PlatformOptions& options) {
-  if (options.name == "auto") return choose_platform(options);
+  return get_platform(options, make_cuda_platform);
+}
+
+absl::StatusOr<std::unique_ptr<Platform>> get_platform(
+    const PlatformOptions& options, MakeCudaPlatform make_cuda) {
+  if (options.name == "auto") return choose_platform(options, make_cuda);
   if (options.name == "cpu") return std::make_unique<CpuPlatform>();
   if (options.name == "simulated") {
     const std::vector<std::string> problems = problems_of(options.simulated);
@@ -40,7 +50,7 @@ absl::StatusOr<std::unique_ptr<Platform>> get_platform(
     return std::make_unique<SimulatedPlatform>(options.simulated);
   }
   if (options.name == "cuda") {
-    auto cuda = make_cuda_platform(options.cuda);
+    auto cuda = make_cuda(options.cuda);
     if (cuda.ok()) return cuda;
     return absl::Status(
         cuda.status().code(),

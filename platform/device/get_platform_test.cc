@@ -4,10 +4,18 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "platform/device/cuda/cuda_device_options.h"
+#include "platform/device/cuda/cuda_platform.h"
+#include "platform/device/cuda/testing/fake_cuda_api.h"
+#include "platform/device/cuda/testing/fake_cuda_torch.h"
 #include "platform/device/platform.h"
 #include "platform/device/platform_options.h"
 
@@ -80,10 +88,80 @@ TEST(GetPlatform, MakesCudaOrSaysWhatIsMissing) {
 }
 
 TEST(GetPlatform, TakesTheCpuForWantOfAGpu) {
-  const bool has_cuda = get_platform({"cuda"}).ok();
+  const absl::Status cuda = get_platform({"cuda"}).status();
   const auto platform = get_platform({"auto"});
+  if (!cuda.ok() && !absl::IsNotFound(cuda)) {
+    EXPECT_EQ(platform.status().code(), cuda.code());
+    return;
+  }
   ASSERT_TRUE(platform.ok()) << platform.status();
-  EXPECT_EQ((*platform)->name(), has_cuda ? "cuda" : "cpu");
+  EXPECT_EQ((*platform)->name(), cuda.ok() ? "cuda" : "cpu");
+}
+
+// What "auto" is for a rank on a machine like this, whose LibTorch says
+// `torch`.
+absl::StatusOr<std::unique_ptr<Platform>> choose(
+    const FakeCudaApi::Machine& machine, int rank,
+    absl::Status torch = absl::OkStatus()) {
+  PlatformOptions options{"auto"};
+  options.cuda.index = rank;
+  return get_platform(options,
+                      [&](const CudaDeviceOptions& cuda)
+                          -> absl::StatusOr<std::unique_ptr<Platform>> {
+                        auto api = std::make_unique<FakeCudaApi>();
+                        api->machine() = machine;
+                        auto libtorch = std::make_unique<FakeCudaTorch>();
+                        libtorch->load_status = torch;
+                        return CudaPlatform::create(cuda, std::move(api),
+                                                    std::move(libtorch));
+                      });
+}
+
+TEST(GetPlatform, EveryRankIsOnTheCpuWhereThereIsNoDriverOrNoGpu) {
+  FakeCudaApi::Machine no_driver;
+  no_driver.driver_version = 0;
+  FakeCudaApi::Machine no_gpu;
+  no_gpu.devices = 0;
+  for (const FakeCudaApi::Machine& machine : {no_driver, no_gpu}) {
+    for (int rank = 0; rank < 3; ++rank) {
+      const auto platform = choose(machine, rank);
+      ASSERT_TRUE(platform.ok()) << platform.status();
+      EXPECT_EQ((*platform)->name(), "cpu");
+    }
+  }
+}
+
+TEST(GetPlatform, ARankWithoutAGpuOfItsOwnIsAnError) {
+  FakeCudaApi::Machine one_gpu;
+  const auto first = choose(one_gpu, 0);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ((*first)->name(), "cuda");
+  for (const int rank : {1, 7}) {
+    const absl::Status status = choose(one_gpu, rank).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(absl::StrCat("platform: auto: this rank needs GPU ",
+                                       rank, ", and this machine has 1 GPU")));
+  }
+}
+
+TEST(GetPlatform, AGpuThatLacksSomethingIsAnErrorThatNamesIt) {
+  absl::Status status =
+      choose({}, 0,
+             absl::FailedPreconditionError(
+                 "libcudnn.so.9: cannot open shared object file"))
+          .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(status.message(),
+            "platform: auto: libcudnn.so.9: cannot open shared object file; "
+            "\"cpu\" computes without a GPU");
+  FakeCudaApi::Machine old_driver;
+  old_driver.driver_version = 12040;
+  for (int rank = 0; rank < 2; ++rank) {
+    status = choose(old_driver, rank).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("CUDA 12.4"));
+  }
 }
 
 TEST(GetPlatform, RefusesAnUnknownNameAndSaysWhatThereIs) {

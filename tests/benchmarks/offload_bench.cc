@@ -7,6 +7,7 @@
 
 #include "tests/benchmarks/benchmark_main.h"
 #include "tests/benchmarks/bind_prefetch.h"
+#include "tests/benchmarks/gather_cost.h"
 #include "tests/benchmarks/hook_point_cost.h"
 #include "tests/benchmarks/host_memory.h"
 #include "tests/benchmarks/load_blocks.h"
@@ -21,6 +22,7 @@ int main(int argc, char** argv) {
         {"overlap_unequal", ferry::measure_overlap_unequal},
         {"interleaved_vs_leading", ferry::measure_interleaved_vs_leading},
         {"bind_prefetch", ferry::measure_bind_prefetch},
+        {"gather_cost", ferry::measure_gather_cost},
         {"steady_state_allocations", ferry::measure_steady_state_allocations},
         {"weight_d2h_bytes", [=] { ferry::measure_weight_copies(package); }},
         {"hook_point", ferry::measure_hook_point},

@@ -140,7 +140,8 @@ TEST_F(GpuNcclTest, AnAbortEndsAGatherThatWaitsForAnotherRank) {
   run_ranks(size_, [this](int index) {
     GpuRank rank(*nccl_, store_, index, size_);
     ASSERT_NE(rank.communicator(), nullptr);
-    rank.gather(4096);
+    // What connects waits for all ranks.
+    rank.gather(1 << 20);
     const StreamLease stream =
         *rank.device().acquire_stream(StreamKind::kTransfer, "gather");
     const DeviceArena in = *rank.device().allocate(1 << 20, "in");

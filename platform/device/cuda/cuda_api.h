@@ -11,7 +11,10 @@ namespace ferry {
 // one.
 //
 // Threads: thread-safe. CUDA's current device and last error belong to the
-// calling thread.
+// calling thread. A thread's current device is 0 until it sets another one, and
+// a call that works with a device makes a context on the current one, where
+// there is none: some hundred megabytes. So only CurrentDeviceApi is given to
+// those who work with a device.
 class CudaApi {
  public:
   virtual ~CudaApi() = default;
@@ -27,6 +30,10 @@ class CudaApi {
   // "0000:65:00.0".
   [[nodiscard]] virtual cudaError_t device_get_pci_bus_id(char* id, int length,
                                                           int device) = 0;
+  // Makes the device's context with `device_flags`, where there is none.
+  [[nodiscard]] virtual cudaError_t init_device(int device,
+                                                unsigned device_flags,
+                                                unsigned flags) = 0;
   [[nodiscard]] virtual cudaError_t set_device(int device) = 0;
   [[nodiscard]] virtual cudaError_t device_synchronize() = 0;
 

@@ -19,17 +19,35 @@ struct CudaDevice::EventState {
   std::atomic<bool> was_recorded{false};
 };
 
+namespace {
+
+// Lets threads that wait for the device sleep, which has to be said before
+// anything makes its context. One that cannot do so spins, and serves.
+void make_context(CudaApi& api, int index) {
+  const cudaError_t error = api.init_device(
+      index, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid);
+  if (error == cudaSuccess) return;
+  (void)api.get_last_error();
+  log_warning("threads that wait for the device may spin",
+              {{"device", index},
+               {"error", absl::StrCat("cudaInitDevice: ",
+                                      api.get_error_string(error))}});
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::create(
-    const CudaDeviceOptions& options, CudaApi* api, CudaTorch* torch) {
-  CudaErrors errors(api);
-  // Makes the device's context, if there is none.
-  RETURN_IF_ERROR(
-      errors.check(api->set_device(options.index), "cudaSetDevice"));
+    const CudaDeviceOptions& options, CudaApi* cuda, CudaTorch* torch) {
+  auto own_api = std::make_unique<CurrentDeviceApi>(cuda, options.index);
+  CurrentDeviceApi& api = *own_api;
+  CudaErrors errors(&api);
+  make_context(api, options.index);
+  RETURN_IF_ERROR(errors.check(api.use(), "cudaSetDevice"));
   const auto can = [&](cudaDeviceAttr attribute) -> absl::StatusOr<bool> {
     int value = 0;
-    RETURN_IF_ERROR(errors.check(
-        api->device_get_attribute(&value, attribute, options.index),
-        "cudaDeviceGetAttribute"));
+    RETURN_IF_ERROR(
+        errors.check(api.device_get_attribute(&value, attribute, options.index),
+                     "cudaDeviceGetAttribute"));
     return value != 0;
   };
   CudaHostMemory::Abilities abilities;
@@ -39,8 +57,8 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::create(
                    can(cudaDevAttrHostRegisterReadOnlySupported));
   std::array<char, 32> bus_id = {};
   const absl::Status known = errors.check(
-      api->device_get_pci_bus_id(bus_id.data(), static_cast<int>(bus_id.size()),
-                                 options.index),
+      api.device_get_pci_bus_id(bus_id.data(), static_cast<int>(bus_id.size()),
+                                options.index),
       "cudaDeviceGetPCIBusId");
   if (known.ok()) {
     abilities.numa_node = find_numa_node(options.sysfs, bus_id.data());
@@ -48,26 +66,37 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::create(
   int least = 0;
   int greatest = 0;
   RETURN_IF_ERROR(
-      errors.check(api->device_get_stream_priority_range(&least, &greatest),
+      errors.check(api.device_get_stream_priority_range(&least, &greatest),
                    "cudaDeviceGetStreamPriorityRange"));
   return absl::WrapUnique(
-      new CudaDevice(options, api, torch, abilities, greatest));
+      new CudaDevice(options, std::move(own_api), torch, abilities, greatest));
 }
 
-CudaDevice::CudaDevice(const CudaDeviceOptions& options, CudaApi* api,
+CudaDevice::CudaDevice(const CudaDeviceOptions& options,
+                       std::unique_ptr<CurrentDeviceApi> own_api,
                        CudaTorch* torch, CudaHostMemory::Abilities abilities,
                        int transfer_priority)
     : options_(options),
-      api_(*api),
       torch_(*torch),
       transfer_priority_(transfer_priority),
-      errors_(api),
-      host_memory_(api, &errors_, options, abilities),
-      staged_copies_(api, &errors_, options.staging_bytes) {}
+      own_api_(std::move(own_api)),
+      api_(*own_api_),
+      errors_(&api_),
+      host_memory_(&api_, &errors_, options, abilities),
+      staged_copies_(&api_, &errors_, options.staging_bytes) {}
 
 absl::Status CudaDevice::use() const {
   RETURN_IF_ERROR(errors_.failure());
-  return errors_.check(api_.set_device(options_.index), "cudaSetDevice");
+  return errors_.check(api_.use(), "cudaSetDevice");
+}
+
+void CudaDevice::empty_cache() {
+  if (const absl::Status status = use(); !status.ok()) {
+    log_warning("LibTorch's cache was not emptied",
+                {{"error", status.message()}});
+    return;
+  }
+  torch_.empty_cache();
 }
 
 // --- Streams
@@ -86,14 +115,12 @@ absl::StatusOr<cudaStream_t> CudaDevice::handle(Stream stream) const {
   if (stream.kind == StreamKind::kTransfer) {
     return reinterpret_cast<cudaStream_t>(stream.id);
   }
-  const cudaStream_t handle = torch_.stream_handle(options_.index, stream.id);
-  if (handle == nullptr) RETURN_IF_ERROR(use());
-  return handle;
+  return torch_.stream_handle(options_.index, stream.id);
 }
 
 absl::StatusOr<StreamLease> CudaDevice::acquire_stream(
     StreamKind kind, absl::string_view label) {
-  RETURN_IF_ERROR(use());
+  RETURN_IF_ERROR(errors_.failure());
   cudaStream_t handle = nullptr;
   RETURN_IF_ERROR(errors_.check(
       api_.stream_create_with_priority(
@@ -116,7 +143,7 @@ absl::Status CudaDevice::synchronize(Stream stream) {
 }
 
 absl::Status CudaDevice::synchronize() {
-  RETURN_IF_ERROR(use());
+  RETURN_IF_ERROR(errors_.failure());
   RETURN_IF_ERROR(
       errors_.check(api_.device_synchronize(), "cudaDeviceSynchronize"));
   MutexLock lock(&mutex_);
@@ -126,12 +153,13 @@ absl::Status CudaDevice::synchronize() {
 // --- Events
 
 absl::StatusOr<Event> CudaDevice::create_event(bool timed) {
-  RETURN_IF_ERROR(use());
+  RETURN_IF_ERROR(errors_.failure());
   auto state = std::make_unique<EventState>();
   state->is_timed = timed;
   RETURN_IF_ERROR(errors_.check(
       api_.event_create_with_flags(
-          &state->handle, timed ? cudaEventDefault : cudaEventDisableTiming),
+          &state->handle,
+          cudaEventBlockingSync | (timed ? 0U : cudaEventDisableTiming)),
       "cudaEventCreateWithFlags"));
   return Event(this, reinterpret_cast<int64_t>(state.release()));
 }
@@ -241,7 +269,7 @@ absl::Status CudaDevice::copy_host(cudaStream_t stream, const Copy& copy) {
   if (is_pinned) {
     RETURN_IF_ERROR(copy_pieces(stream, copy, place.piece_bytes));
   } else {
-    RETURN_IF_ERROR(use());
+    RETURN_IF_ERROR(errors_.failure());
     RETURN_IF_ERROR(staged_copies_.copy(stream, copy, /*blocks=*/is_pageable));
   }
   count(copy, is_pageable, !is_pinned);

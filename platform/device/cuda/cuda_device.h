@@ -15,6 +15,7 @@
 #include "platform/device/cuda/cuda_errors.h"
 #include "platform/device/cuda/cuda_host_memory.h"
 #include "platform/device/cuda/cuda_torch.h"
+#include "platform/device/cuda/current_device_api.h"
 #include "platform/device/cuda/staged_copies.h"
 #include "platform/device/device.h"
 
@@ -32,15 +33,17 @@ namespace ferry {
 // - What the hardware finds out by itself (mark_access, discard, audit) costs
 //   nothing here; a wait for an event that was never recorded does not go
 //   unnoticed.
+// - Threads that wait for it sleep, whether here or in LibTorch.
 //
-// Threads: thread-safe. Calls that need it make the device CUDA's current one
-// of the calling thread.
+// Threads: thread-safe. Calls make the device CUDA's current one of the calling
+// thread (CurrentDeviceApi).
 class CudaDevice final : public Device {
  public:
-  // FAILED_PRECONDITION says why the device cannot be used. `api` and `torch`
-  // must outlive it, and `torch` be loaded before a stream is asked for.
+  // FAILED_PRECONDITION says why the device cannot be used. `cuda` and `torch`
+  // must outlive it, and `torch` be loaded, on a thread that uses the device,
+  // before a stream is asked for.
   static absl::StatusOr<std::unique_ptr<CudaDevice>> create(
-      const CudaDeviceOptions& options, CudaApi* api, CudaTorch* torch);
+      const CudaDeviceOptions& options, CudaApi* cuda, CudaTorch* torch);
 
   absl::StatusOr<MemoryInfo> memory_info() const override;
   // Of cudaMalloc, which maps large pages.
@@ -51,7 +54,7 @@ class CudaDevice final : public Device {
                                           absl::string_view label) override;
   absl::StatusOr<HostArena> map_host_file(int fd, int64_t offset, int64_t bytes,
                                           absl::string_view label) override;
-  void empty_cache() override { torch_.empty_cache(); }
+  void empty_cache() override;
   DeviceStats stats() const override;
 
   Stream current_stream() const override;
@@ -97,15 +100,15 @@ class CudaDevice final : public Device {
 
   // Makes the device the thread's current one.
   absl::Status use() const;
-  // The stream to give work to. The default stream is that of the thread's
-  // current device.
+  // The stream to give work to, on a thread that uses the device.
   absl::StatusOr<cudaStream_t> handle(Stream stream) const;
 
  private:
   // What an Event's id points to.
   struct EventState;
 
-  CudaDevice(const CudaDeviceOptions& options, CudaApi* api, CudaTorch* torch,
+  CudaDevice(const CudaDeviceOptions& options,
+             std::unique_ptr<CurrentDeviceApi> own_api, CudaTorch* torch,
              CudaHostMemory::Abilities abilities, int transfer_priority);
 
   absl::StatusOr<EventState*> recorded(const Event& event) const;
@@ -119,11 +122,12 @@ class CudaDevice final : public Device {
 
   // Constant after construction.
   const CudaDeviceOptions options_;
-  CudaApi& api_;
   CudaTorch& torch_;
   const int transfer_priority_;
 
   // Internally synchronized.
+  const std::unique_ptr<CurrentDeviceApi> own_api_;
+  CurrentDeviceApi& api_;
   mutable CudaErrors errors_;
   CudaHostMemory host_memory_;
   StagedCopies staged_copies_;

@@ -141,16 +141,17 @@ TEST_F(CudaDeviceFaultTest, HandlesOfAFailedDeviceCanBeGivenBack) {
   std::optional<StreamLease> copy =
       *device_->acquire_stream(StreamKind::kTransfer, "copy");
   std::optional<Event> ready = *device_->create_event(false);
-  api_.fail("event_record", 1, cudaErrorLaunchFailure);
+  api_.fail("event_record", 1, cudaErrorLaunchFailure, /*sticky=*/true);
   EXPECT_EQ(device_->record(*ready, copy->get()).code(),
             absl::StatusCode::kInternal);
+  api_.clear_faults();
   slot.reset();
   ready.reset();
   copy.reset();
   EXPECT_TRUE(image->free().ok());
   image.reset();
   device_.reset();
-  // CUDA had recovered, so all of it was.
+  // CUDA has recovered, which changes nothing for the device; so all of it was.
   EXPECT_EQ(api_.leaks(), "");
 }
 

@@ -11,7 +11,7 @@
 namespace ferry {
 
 absl::StatusOr<MemoryInfo> CudaDevice::memory_info() const {
-  RETURN_IF_ERROR(use());
+  RETURN_IF_ERROR(errors_.failure());
   size_t free = 0;
   size_t total = 0;
   RETURN_IF_ERROR(
@@ -26,7 +26,7 @@ absl::StatusOr<DeviceArena> CudaDevice::allocate(int64_t bytes,
         absl::StrCat("device memory: \"", label, "\" asks for ", bytes,
                      " bytes; an arena has at least one"));
   }
-  RETURN_IF_ERROR(use());
+  RETURN_IF_ERROR(errors_.failure());
   void* data = nullptr;
   const absl::Status status = errors_.check(
       api_.malloc(&data, static_cast<size_t>(bytes)), "cudaMalloc");
@@ -63,14 +63,14 @@ absl::Status CudaDevice::free_device(void* data) {
 
 absl::StatusOr<HostArena> CudaDevice::allocate_host(int64_t bytes,
                                                     absl::string_view label) {
-  RETURN_IF_ERROR(use());
+  RETURN_IF_ERROR(errors_.failure());
   return own_host(host_memory_.allocate(bytes, label), bytes);
 }
 
 absl::StatusOr<HostArena> CudaDevice::map_host_file(int fd, int64_t offset,
                                                     int64_t bytes,
                                                     absl::string_view label) {
-  RETURN_IF_ERROR(use());
+  RETURN_IF_ERROR(errors_.failure());
   return own_host(host_memory_.map_file(fd, offset, bytes, label), bytes);
 }
 

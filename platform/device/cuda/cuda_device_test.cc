@@ -27,6 +27,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr int64_t kBytes = 4096;
 
@@ -41,6 +42,7 @@ class CudaDeviceTest : public testing::Test {
     device_.reset();
     EXPECT_EQ(api_.leaks(), "");
     EXPECT_EQ(api_.pageable_copies(), 0);
+    EXPECT_THAT(api_.misuses(), IsEmpty());
   }
 
   FakeCudaApi api_;
@@ -117,14 +119,6 @@ TEST_F(CudaDeviceTest, TheCurrentStreamIsLibTorchs) {
 TEST_F(CudaDeviceTest, GivesLibTorchsCacheBack) {
   device_->empty_cache();
   EXPECT_EQ(torch_.emptied, 1);
-}
-
-// The default stream belongs to the thread's current device.
-TEST_F(CudaDeviceTest, SetsTheDeviceForTheDefaultStream) {
-  const Event event = *device_->create_event(false);
-  const int64_t before = api_.calls("set_device");
-  EXPECT_TRUE(device_->record(event, device_->current_stream()).ok());
-  EXPECT_EQ(api_.calls("set_device"), before + 1);
 }
 
 TEST_F(CudaDeviceTest, CopiesThereAndBack) {

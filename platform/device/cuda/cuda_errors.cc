@@ -1,12 +1,14 @@
 #include "platform/device/cuda/cuda_errors.h"
 
+#include <cstddef>
+#include <string>
+
 #include "absl/strings/str_cat.h"
 
 namespace ferry {
 namespace {
 
-// The code for an error that leaves the device as it was; INTERNAL for all
-// others.
+// The code for an error that leaves the device as it was.
 absl::StatusCode code_of(cudaError_t error) {
   switch (error) {
     case cudaErrorMemoryAllocation:
@@ -16,15 +18,8 @@ absl::StatusCode code_of(cudaError_t error) {
     case cudaErrorInvalidMemcpyDirection:
     case cudaErrorInvalidResourceHandle:
       return absl::StatusCode::kInvalidArgument;
-    case cudaErrorNotReady:
-    case cudaErrorHostMemoryAlreadyRegistered:
-    case cudaErrorHostMemoryNotRegistered:
-    case cudaErrorNotPermitted:
-    case cudaErrorNotSupported:
-    case cudaErrorOperatingSystem:
-      return absl::StatusCode::kFailedPrecondition;
     default:
-      return absl::StatusCode::kInternal;
+      return absl::StatusCode::kFailedPrecondition;
   }
 }
 
@@ -32,20 +27,32 @@ absl::StatusCode code_of(cudaError_t error) {
 
 absl::Status CudaErrors::explain(cudaError_t result, absl::string_view call) {
   (void)api_.get_last_error();
-  const bool is_sticky = api_.peek_at_last_error() != cudaSuccess;
-  const absl::StatusCode code =
-      is_sticky ? absl::StatusCode::kInternal : code_of(result);
-  absl::Status status(
-      code, absl::StrCat(call, ": ", api_.get_error_string(result), " (",
-                         api_.get_error_name(result), ")"));
-  if (code != absl::StatusCode::kInternal) return status;
+  std::string message = absl::StrCat(call, ": ", api_.get_error_string(result),
+                                     " (", api_.get_error_name(result), ")");
+  const cudaError_t lasting = ask_for_error();
+  if (lasting == cudaSuccess) return {code_of(result), message};
+  if (lasting != result) {
+    absl::StrAppend(&message, "; then ", api_.get_error_name(lasting));
+  }
   MutexLock lock(&mutex_);
   if (failure_.ok()) {
-    failure_ = absl::InternalError(
-        absl::StrCat("the device failed: ", status.message()));
+    failure_ =
+        absl::InternalError(absl::StrCat("the device failed: ", message));
     has_failed_.store(true, std::memory_order_release);
   }
   return failure_;
+}
+
+cudaError_t CudaErrors::ask_for_error() {
+  cudaError_t error = cudaSuccess;
+  for (int i = 0; i < 2; ++i) {
+    size_t free = 0;
+    size_t total = 0;
+    error = api_.mem_get_info(&free, &total);
+    if (error == cudaSuccess) break;
+    (void)api_.get_last_error();
+  }
+  return error;
 }
 
 absl::Status CudaErrors::first_failure() const {

@@ -42,8 +42,11 @@ absl::Status find_device(CudaApi& api, int index) {
   if (error != cudaSuccess) return explain(api, error);
   if (count == 0) return explain(api, cudaErrorNoDevice);
   if (index < count) return absl::OkStatus();
-  return absl::NotFoundError(
-      absl::StrCat("this process needs GPU ", index, ", and sees ", count));
+  return absl::FailedPreconditionError(
+      absl::StrCat("this rank needs GPU ", index, ", and this machine has ",
+                   count, count == 1 ? " GPU" : " GPUs",
+                   " that it may use (CUDA_VISIBLE_DEVICES); each rank needs "
+                   "one of its own"));
 }
 
 // What a device that cannot be readied says.
@@ -59,9 +62,12 @@ absl::StatusOr<std::unique_ptr<CudaPlatform>> CudaPlatform::create(
     const CudaDeviceOptions& options, std::unique_ptr<CudaApi> api,
     std::unique_ptr<CudaTorch> torch) {
   RETURN_IF_ERROR(find_device(*api, options.index));
-  RETURN_IF_ERROR(torch->load(options.index));
   auto device = CudaDevice::create(options, api.get(), torch.get());
   if (!device.ok()) return in_device(options.index, device.status());
+  // After it, since LibTorch uses the thread's current device, which GPU 0 is
+  // before that, for whatever needs none.
+  RETURN_IF_ERROR((*device)->use());
+  RETURN_IF_ERROR(torch->load(options.index));
   return absl::WrapUnique(new CudaPlatform(
       options.index, std::move(api), std::move(torch), *std::move(device)));
 }

@@ -17,9 +17,9 @@ namespace ferry {
 // NVIDIA's GPUs; this process uses one of them.
 class CudaPlatform final : public Platform {
  public:
-  // NOT_FOUND: there is no driver, no GPU, or none with that number.
-  // FAILED_PRECONDITION: there is one, and something that it needs is missing
-  // or too old. Both name what.
+  // NOT_FOUND: there is no driver, or no GPU at all; so it is for every rank.
+  // FAILED_PRECONDITION: there is one, and not so many, or something that it
+  // needs is missing or too old. Both name what.
   static absl::StatusOr<std::unique_ptr<CudaPlatform>> create(
       const CudaDeviceOptions& options, std::unique_ptr<CudaApi> api,
       std::unique_ptr<CudaTorch> torch);

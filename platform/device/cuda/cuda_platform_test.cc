@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,7 +19,9 @@
 namespace ferry {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class CudaPlatformTest : public testing::Test {
  protected:
@@ -49,6 +52,20 @@ TEST_F(CudaPlatformTest, IsTheDeviceWithItsNumber) {
   EXPECT_EQ(torch.emptied, 1);
 }
 
+// Loading LibTorch's kernels, their cache, and the end: nothing of it is on the
+// GPU that a thread has before it sets one.
+TEST_F(CudaPlatformTest, UsesNoGpuButItsOwn) {
+  FakeCudaApi& api = *api_;
+  api.machine().devices = 3;
+  torch_->api = &api;
+  options_.index = 2;
+  auto platform = create();
+  ASSERT_TRUE(platform.ok()) << platform.status();
+  std::thread([&] { (*platform)->empty_cache(); }).join();
+  EXPECT_THAT(api.misuses(), IsEmpty());
+  EXPECT_THAT(api.contexts(), ElementsAre(2));
+}
+
 TEST_F(CudaPlatformTest, NamesWhatIsMissing) {
   struct Row {
     std::function<void(FakeCudaApi::Machine&)> break_machine;
@@ -64,8 +81,10 @@ TEST_F(CudaPlatformTest, NamesWhatIsMissing) {
        "the NVIDIA driver is for CUDA 12.4 and must be for 13.0 or newer"},
       {[](auto& machine) { machine.devices = 0; }, absl::StatusCode::kNotFound,
        "the NVIDIA driver shows no GPU to this process"},
-      {[](auto& machine) { machine.devices = 2; }, absl::StatusCode::kNotFound,
-       "this process needs GPU 2, and sees 2"},
+      {[](auto& machine) { machine.devices = 2; },
+       absl::StatusCode::kFailedPrecondition,
+       "this rank needs GPU 2, and this machine has 2 GPUs that it may use "
+       "(CUDA_VISIBLE_DEVICES); each rank needs one of its own"},
   };
   options_.index = 2;
   for (const Row& row : rows) {

@@ -25,6 +25,11 @@ cudaError_t CudaRuntime::device_get_pci_bus_id(char* id, int length,
   return ::cudaDeviceGetPCIBusId(id, length, device);
 }
 
+cudaError_t CudaRuntime::init_device(int device, unsigned device_flags,
+                                     unsigned flags) {
+  return ::cudaInitDevice(device, device_flags, flags);
+}
+
 cudaError_t CudaRuntime::set_device(int device) {
   return ::cudaSetDevice(device);
 }

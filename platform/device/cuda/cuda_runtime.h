@@ -16,6 +16,8 @@ class CudaRuntime final : public CudaApi {
   cudaError_t device_get_attribute(int* value, cudaDeviceAttr attribute,
                                    int device) override;
   cudaError_t device_get_pci_bus_id(char* id, int length, int device) override;
+  cudaError_t init_device(int device, unsigned device_flags,
+                          unsigned flags) override;
   cudaError_t set_device(int device) override;
   cudaError_t device_synchronize() override;
 

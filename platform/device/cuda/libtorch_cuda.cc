@@ -62,7 +62,8 @@ absl::Status open_kernels() {
   }
   return absl::FailedPreconditionError(absl::StrCat(
       "LibTorch's CUDA kernels cannot be opened: ", ::dlerror(),
-      "; they need the libraries of third_party/cuda_requirements.txt"));
+      "; run tools/setup --cuda, and put .deps/cuda/nvidia/*/lib into "
+      "LD_LIBRARY_PATH"));
 }
 
 }  // namespace

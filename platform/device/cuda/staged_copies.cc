@@ -24,7 +24,8 @@ absl::Status StagedCopies::make_buffers() {
                                 "cudaStreamCreateWithPriority"));
   const auto make_event = [this](cudaEvent_t* event) {
     return errors_.check(
-        api_.event_create_with_flags(event, cudaEventDisableTiming),
+        api_.event_create_with_flags(
+            event, cudaEventBlockingSync | cudaEventDisableTiming),
         "cudaEventCreateWithFlags");
   };
   RETURN_IF_ERROR(make_event(&start_));

@@ -11,8 +11,15 @@ namespace ferry {
 // The calls of NCCL that a NcclCommunicator makes, one method for each, as NCCL
 // documents them: a thin seam that tests fake. NcclLibrary is the real one.
 //
-// Threads: as NCCL says: one communicator is one thread's at a time, but for
-// comm_abort(). CUDA's current device belongs to the calling thread.
+// A communicator is blocking or not, as its configuration says. On one that is
+// not, a call that starts work answers kInProgress, and comm_get_async_error()
+// tells when it was done, and how; until then it is an error to make another
+// one. A blocking one answers when the work was given to the stream, which can
+// take as long as other ranks do where they have to connect first.
+//
+// Threads: one communicator is one thread's at a time, but for comm_abort(),
+// which ends a call that another thread is in, and comm_get_async_error(). The
+// group's device is the current one of every thread that calls.
 class NcclApi {
  public:
   virtual ~NcclApi() = default;
@@ -20,6 +27,7 @@ class NcclApi {
   // As NCCL writes it: 22809 for 2.28.9.
   [[nodiscard]] virtual NcclResult get_version(int* version) = 0;
   [[nodiscard]] virtual NcclResult get_unique_id(NcclUniqueId* id) = 0;
+  // `*comm` is there before the other ranks are, so that it can be aborted.
   [[nodiscard]] virtual NcclResult comm_init_rank_config(
       NcclComm* comm, int size, NcclUniqueId id, int rank,
       NcclConfig* config) = 0;

@@ -19,9 +19,15 @@ namespace ferry {
 namespace {
 
 constexpr char kIdKey[] = "nccl/id";
-// NCCL tells nobody when something has happened; who waits for it looks again.
-constexpr std::chrono::milliseconds kInitInterval{1};
+// NCCL tells nobody when something has happened; who waits for it looks again:
+// at once, so many times, and then after an interval.
+constexpr int kBusyLooks = 1000;
+constexpr std::chrono::milliseconds kLookInterval{1};
 constexpr std::chrono::milliseconds kWatchInterval{10};
+
+std::string describe(const char* what, int64_t bytes) {
+  return bytes == 0 ? what : absl::StrCat(what, " of ", bytes, " bytes");
+}
 
 absl::StatusOr<NcclConfig> make_config(NcclApi& api,
                                        const NcclOptions& options) {
@@ -34,7 +40,7 @@ absl::StatusOr<NcclConfig> make_config(NcclApi& api,
   }
   NcclConfig config = {};
   config.magic = NcclConfig::kMagic;
-  config.blocking = 0;
+  config.blocking = 1;
   // Not set.
   config.cga_cluster_size = INT_MIN;
   config.min_ctas = INT_MIN;
@@ -108,40 +114,47 @@ absl::Status NcclCommunicator::initialize(const NcclUniqueId& id,
     return absl::ResourceExhaustedError(
         absl::StrCat("NCCL: no thread for the watchdog: ", error.what()));
   }
-  const Deadline deadline(options_.join_timeout);
-  const NcclResult result =
-      api_.comm_init_rank_config(&comm_, size_, id, rank_, config);
-  return settle(result, deadline,
-                absl::StrCat("joining as rank ", rank_, " of ", size_));
+  absl::Status joined = make_call("joining", 0, options_.join_timeout, [&]() {
+    return api_.comm_init_rank_config(&comm_, size_, id, rank_, config);
+  });
+  has_joined_ = joined.ok();
+  if (joined.ok()) return joined;
+  return absl::Status(
+      joined.code(),
+      absl::StrCat(joined.message(), " (as rank ", rank_, " of ", size_, ")"));
 }
 
 NcclCommunicator::~NcclCommunicator() {
+  leave();
   {
     MutexLock lock(&mutex_);
     is_stopping_ = true;
     changed_.notify_all();
   }
   if (watchdog_.joinable()) watchdog_.join();
-  leave();
+  MutexLock lock(&mutex_);
+  if (!is_gone_ && comm() != nullptr) abort_now();
 }
 
 void NcclCommunicator::leave() {
+  const absl::Status usable = device_.use();
   MutexLock lock(&mutex_);
-  if (comm_ == nullptr) return;
-  if (absl::Status status = device_.use(); !status.ok()) (void)fail(status);
-  if (error_.ok()) {
-    // The others may still need what this rank sent.
-    const Deadline deadline(options_.join_timeout);
-    if (settle(api_.comm_finalize(comm_), deadline, "leaving").ok()) {
-      const NcclResult result = api_.comm_destroy(comm_);
-      if (result != NcclResult::kSuccess) {
-        log_warning("NCCL",
-                    {{"error", error_of(result, "leaving").ToString()}});
-      }
-      return;
-    }
+  if (!usable.ok()) (void)fail(usable);
+  if (!error_.ok() || comm() == nullptr) return;
+  // The others may still need what this rank sent.
+  if (!make_call("leaving", 0, options_.join_timeout, [this] {
+         return api_.comm_finalize(comm());
+       }).ok()) {
+    return;
   }
-  (void)api_.comm_abort(comm_);
+  const absl::Status left =
+      make_call("leaving", 0, options_.join_timeout,
+                [this] { return api_.comm_destroy(comm()); });
+  if (!left.ok()) {
+    log_warning("NCCL", {{"error", left.ToString()}});
+    return;
+  }
+  is_gone_ = true;
 }
 
 absl::Status NcclCommunicator::all_gather(Stream stream, const void* in,
@@ -150,7 +163,9 @@ absl::Status NcclCommunicator::all_gather(Stream stream, const void* in,
   RETURN_IF_ERROR(device_.use());
   MutexLock lock(&mutex_);
   while (error_.ok() && next_ - first_ == kMaxInFlight) {
-    changed_.wait(&mutex_);
+    look();
+    if (next_ - first_ < kMaxInFlight) break;
+    changed_.wait_for(&mutex_, kLookInterval);
   }
   RETURN_IF_ERROR(error_);
   Flight& flight = flights_[next_ % kMaxInFlight];
@@ -165,7 +180,6 @@ absl::Status NcclCommunicator::all_gather(Stream stream, const void* in,
     return fail(status);
   }
   ++next_;
-  changed_.notify_all();
   return absl::OkStatus();
 }
 
@@ -173,32 +187,41 @@ absl::Status NcclCommunicator::launch(Flight& flight, Stream stream,
                                       const void* in, void* out) {
   ASSIGN_OR_RETURN(const cudaStream_t handle, device_.handle(stream));
   RETURN_IF_ERROR(device_.record(flight.before, stream));
-  const NcclResult result =
-      api_.all_gather(in, out, static_cast<size_t>(flight.bytes),
-                      NcclDataType::kInt8, comm_, handle);
-  RETURN_IF_ERROR(
-      settle(result, Deadline(options_.timeout),
-             absl::StrCat("all_gather of ", flight.bytes, " bytes")));
+  RETURN_IF_ERROR(make_call("all_gather", flight.bytes, options_.timeout, [&] {
+    return api_.all_gather(in, out, static_cast<size_t>(flight.bytes),
+                           NcclDataType::kInt8, comm(), handle);
+  }));
   return device_.record(flight.after, stream);
 }
 
-absl::Status NcclCommunicator::settle(NcclResult result,
-                                      const Deadline& deadline,
-                                      absl::string_view what) {
-  while (result == NcclResult::kInProgress) {
-    RETURN_IF_ERROR(error_);
-    if (deadline.has_passed()) {
-      return fail(absl::DeadlineExceededError(
-          absl::StrCat("NCCL: ", what, " did not end within ",
-                       absl::FormatDuration(deadline.timeout()))));
-    }
-    changed_.wait_for(&mutex_, kInitInterval);
-    RETURN_IF_ERROR(error_);
-    const NcclResult asked = api_.comm_get_async_error(comm_, &result);
+template <typename Call>
+absl::Status NcclCommunicator::make_call(const char* what, int64_t bytes,
+                                         absl::Duration timeout, Call call) {
+  RETURN_IF_ERROR(error_);
+  call_.emplace(PendingCall{what, bytes, Deadline(timeout)});
+  // One that looks anyway will see it.
+  if (is_idle_) changed_.notify_all();
+  mutex_.unlock();
+  NcclResult result = call();
+  mutex_.lock();
+  result = settle(result);
+  call_.reset();
+  // Why it failed, if the watchdog made it do so.
+  RETURN_IF_ERROR(error_);
+  if (result == NcclResult::kSuccess) return absl::OkStatus();
+  return fail(error_of(result, describe(what, bytes)));
+}
+
+// NCCL makes a communicator that does not block if its own environment says so.
+NcclResult NcclCommunicator::settle(NcclResult result) {
+  for (int looks = 0; result == NcclResult::kInProgress && error_.ok();
+       ++looks) {
+    if (looks >= kBusyLooks) changed_.wait_for(&mutex_, kLookInterval);
+    if (is_gone_) break;
+    const NcclResult asked = api_.comm_get_async_error(comm(), &result);
     if (asked != NcclResult::kSuccess) result = asked;
   }
-  if (result == NcclResult::kSuccess) return absl::OkStatus();
-  return fail(error_of(result, what));
+  return result;
 }
 
 void NcclCommunicator::abort(absl::string_view reason) {
@@ -208,43 +231,61 @@ void NcclCommunicator::abort(absl::string_view reason) {
 }
 
 absl::Status NcclCommunicator::status() {
+  const absl::Status usable = device_.use();
   MutexLock lock(&mutex_);
+  if (!usable.ok()) (void)fail(usable);
   look();
   return error_;
 }
 
 void NcclCommunicator::watch() {
-  if (absl::Status status = device_.use(); !status.ok()) {
-    MutexLock lock(&mutex_);
-    (void)fail(status);
-  }
+  const absl::Status usable = device_.use();
   MutexLock lock(&mutex_);
-  while (!is_stopping_) {
-    if (!error_.ok() && comm_ != nullptr) {
-      NcclComm const comm = std::exchange(comm_, nullptr);
-      NcclResult result = NcclResult::kSuccess;
-      {
-        MutexUnlock unlock(&mutex_);
-        // Takes as long as kernels need to notice.
-        result = api_.comm_abort(comm);
-      }
-      if (result != NcclResult::kSuccess) {
-        log_warning("NCCL was not aborted in order",
-                    {{"error", api_.get_error_string(result)}});
-      }
-    } else if (!error_.ok() || first_ == next_) {
-      changed_.wait(&mutex_);
-    } else {
-      changed_.wait_for(&mutex_, kWatchInterval);
-      look();
-    }
+  if (!usable.ok()) (void)fail(usable);
+  while (!is_stopping_) watch_once();
+}
+
+void NcclCommunicator::watch_once() {
+  if (!error_.ok() && !is_gone_ && comm() != nullptr) return abort_now();
+  const bool has_work = first_ != next_ || call_.has_value();
+  if (!has_work || is_gone_) {
+    is_idle_ = true;
+    changed_.wait(&mutex_);
+    is_idle_ = false;
+    return;
+  }
+  changed_.wait_for(&mutex_, kWatchInterval);
+  look();
+}
+
+// Also where this rank is in a call: NCCL lets that return.
+void NcclCommunicator::abort_now() {
+  is_gone_ = true;
+  mutex_.unlock();
+  // Takes as long as kernels need to notice.
+  const NcclResult result = api_.comm_abort(comm());
+  mutex_.lock();
+  if (result != NcclResult::kSuccess) {
+    log_warning("NCCL was not aborted in order",
+                {{"error", api_.get_error_string(result)}});
   }
 }
 
 void NcclCommunicator::look() {
-  if (!error_.ok() || comm_ == nullptr) return;
+  if (!error_.ok() || is_gone_) return;
+  if (call_ && call_->deadline.has_passed()) {
+    (void)fail(absl::DeadlineExceededError(
+        absl::StrCat("NCCL: ", describe(call_->what, call_->bytes),
+                     " did not return within ",
+                     absl::FormatDuration(call_->deadline.timeout()))));
+    return;
+  }
+  if (has_joined_) look_at_flights();
+}
+
+void NcclCommunicator::look_at_flights() {
   NcclResult result = NcclResult::kSuccess;
-  const NcclResult asked = api_.comm_get_async_error(comm_, &result);
+  const NcclResult asked = api_.comm_get_async_error(comm(), &result);
   if (asked != NcclResult::kSuccess) result = asked;
   if (result != NcclResult::kSuccess && result != NcclResult::kInProgress) {
     (void)fail(error_of(result, "work that was under way"));
@@ -302,7 +343,7 @@ absl::Status NcclCommunicator::error_of(NcclResult result,
                                         absl::string_view what) {
   const std::string message =
       absl::StrCat("NCCL: ", what, ": ", api_.get_error_string(result), ": ",
-                   api_.get_last_error(comm_));
+                   api_.get_last_error(is_gone_ ? nullptr : comm()));
   switch (result) {
     case NcclResult::kRemoteError:
     case NcclResult::kSystemError:

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "absl/status/status.h"
@@ -35,14 +36,17 @@ struct NcclOptions {
   FlightRecorder* recorder = nullptr;
 };
 
-// Joins GPUs, by NCCL. NCCL's communicator is a non-blocking one, so that
-// nothing of it waits longer than it may; a thread of ours, the watchdog, looks
-// after the work that is under way, and alone aborts it.
+// Joins GPUs, by NCCL. A thread of ours, the watchdog, looks after the calls
+// and the work that are under way, and alone aborts them: a call that does not
+// return in time then does, with an error.
 //
 //   joining --> usable --error, deadline, abort()--> failed, for ever
 //
-// The first gather sets up connections: it may block until all ranks make it.
-// At most kMaxInFlight gathers can be under way; one more waits.
+// NCCL's communicator is a blocking one: a gather costs what giving a kernel to
+// a stream does. (A non-blocking one starts a thread for each, and nothing can
+// be recorded behind the gather before that has run.) The first gather sets up
+// connections: it may block until all ranks make it. At most kMaxInFlight
+// gathers can be under way; one more waits.
 //
 // Threads and errors: as Communicator says. Ownership: refers to `api` and
 // `device`, which outlive it.
@@ -86,20 +90,30 @@ class NcclCommunicator final : public Communicator {
 
   absl::Status initialize(const NcclUniqueId& id, NcclConfig* config)
       EXCLUDES_LOCK(mutex_);
-  // Blocks until NCCL has done what it began when it returned `result`.
-  absl::Status settle(NcclResult result, const Deadline& deadline,
-                      absl::string_view what) REQUIRES_LOCK(mutex_);
+  // Makes a call of NCCL that may block, without the lock, and waits for what
+  // it began; the watchdog sees to the time. `what` is a literal, `bytes` those
+  // of a gather.
+  template <typename Call>
+  absl::Status make_call(const char* what, int64_t bytes,
+                         absl::Duration timeout, Call call)
+      REQUIRES_LOCK(mutex_);
+  NcclResult settle(NcclResult result) REQUIRES_LOCK(mutex_);
   absl::Status launch(Flight& flight, Stream stream, const void* in, void* out)
       REQUIRES_LOCK(mutex_);
   void watch() EXCLUDES_LOCK(mutex_);
+  void watch_once() REQUIRES_LOCK(mutex_);
+  void abort_now() REQUIRES_LOCK(mutex_);
   // Looks for errors, and at what is under way.
   void look() REQUIRES_LOCK(mutex_);
+  void look_at_flights() REQUIRES_LOCK(mutex_);
   absl::Status look_at(Flight& flight, bool* has_ended) REQUIRES_LOCK(mutex_);
   absl::Status fail(const absl::Status& error) REQUIRES_LOCK(mutex_);
   void finish(const Flight& flight, const absl::Status& status);
   absl::Status error_of(NcclResult result, absl::string_view what)
       REQUIRES_LOCK(mutex_);
   void leave() EXCLUDES_LOCK(mutex_);
+  // Null while there is none.
+  NcclComm comm() const { return __atomic_load_n(&comm_, __ATOMIC_ACQUIRE); }
 
   // Constant after construction.
   NcclApi& api_;
@@ -108,16 +122,31 @@ class NcclCommunicator final : public Communicator {
   const int size_;
   const NcclOptions options_;
 
+  // A call that this rank is in.
+  struct PendingCall {
+    const char* what;
+    int64_t bytes;
+    Deadline deadline;
+  };
+
+  // NCCL writes it while it joins.
+  NcclComm comm_ = nullptr;
+
   Mutex mutex_;
   CondVar changed_;
-  // Null once it was aborted.
-  NcclComm comm_ GUARDED_BY(mutex_) = nullptr;
+  // All ranks have joined it.
+  bool has_joined_ GUARDED_BY(mutex_) = false;
+  // It was aborted or destroyed, or is being so: nobody may use it.
+  bool is_gone_ GUARDED_BY(mutex_) = false;
+  std::optional<PendingCall> call_ GUARDED_BY(mutex_);
   // The gathers from `first_` to before `next_`, each at its number modulo
   // kMaxInFlight, are under way.
   std::array<Flight, kMaxInFlight> flights_ GUARDED_BY(mutex_);
   size_t first_ GUARDED_BY(mutex_) = 0;
   size_t next_ GUARDED_BY(mutex_) = 0;
   absl::Status error_ GUARDED_BY(mutex_);
+  // The watchdog sleeps until it is told of work.
+  bool is_idle_ GUARDED_BY(mutex_) = false;
   bool is_stopping_ GUARDED_BY(mutex_) = false;
   std::thread watchdog_;
 };

@@ -35,9 +35,11 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr int64_t kBytes = 4096;
-constexpr auto kInProgress = NcclResult::kInProgress;
+// Of the GPU.
+constexpr int kIndex = 1;
 
 std::string message(const absl::Status& status) {
   return std::string(status.message());
@@ -49,10 +51,12 @@ class NcclTest : public testing::Test {
   explicit NcclTest(
       FakeCudaApi::Execution execution = FakeCudaApi::Execution::kEager)
       : cuda_(execution),
-        device_(*CudaDevice::create(CudaDeviceOptions(), &cuda_, &torch_)),
+        device_(make_device()),
         stream_(*device_->acquire_stream(StreamKind::kTransfer, "gather")),
         in_(*device_->allocate(kBytes, "in")),
-        out_(*device_->allocate(2 * kBytes, "out")) {}
+        out_(*device_->allocate(2 * kBytes, "out")) {
+    nccl_.cuda = &cuda_;
+  }
 
   absl::Status join(const NcclOptions& options = {}, int rank = 0) {
     auto joined =
@@ -76,10 +80,25 @@ class NcclTest : public testing::Test {
       EXPECT_EQ(cuda_.stream_wait_event(stream, never_), cudaSuccess);
     });
   }
+  void TearDown() override {
+    // Whoever drops it last.
+    std::thread([this] { communicator_.reset(); }).join();
+    EXPECT_THAT(nccl_.misuses(), IsEmpty());
+    EXPECT_THAT(cuda_.misuses(), IsEmpty());
+    EXPECT_THAT(cuda_.contexts(), ElementsAre(kIndex));
+  }
+
   // Blocks until the communicator has an error.
   absl::Status await_error() {
     while (communicator_->status().ok()) std::this_thread::yield();
     return communicator_->status();
+  }
+
+  std::unique_ptr<CudaDevice> make_device() {
+    cuda_.machine().devices = 2;
+    CudaDeviceOptions options;
+    options.index = kIndex;
+    return *CudaDevice::create(options, &cuda_, &torch_);
   }
 
   FakeCudaApi cuda_;
@@ -124,7 +143,7 @@ TEST_F(NcclTest, TheConfigurationIsOneThatTheLibraryKnows) {
   EXPECT_EQ(nccl_.config.size, 40u);
   EXPECT_EQ(nccl_.config.magic, 0xcafebeefu);
   EXPECT_EQ(nccl_.config.version, 21700u);
-  EXPECT_EQ(nccl_.config.blocking, 0);
+  EXPECT_EQ(nccl_.config.blocking, 1);
   EXPECT_EQ(nccl_.config.max_ctas, 4);
   EXPECT_EQ(nccl_.config.min_ctas, INT_MIN);
   EXPECT_EQ(nccl_.config.net_name, nullptr);
@@ -140,21 +159,33 @@ TEST_F(NcclTest, TheConfigurationIsOneThatTheLibraryKnows) {
   EXPECT_THAT(message(status), HasSubstr("21003"));
 }
 
-TEST_F(NcclTest, JoiningWaitsUntilNcclIsReady) {
-  nccl_.push_results("comm_init_rank_config", {kInProgress});
-  nccl_.push_results("async", {kInProgress, kInProgress});
-  EXPECT_TRUE(join().ok());
+// NCCL does not block where its environment says so: each call starts a job
+// then, and only when that is done may the next one come.
+TEST_F(NcclTest, WaitsForEachCallOfNcclThatDoesNotBlock) {
+  nccl_.never_blocks = true;
+  // Longer than it looks without a pause.
+  for (const int looks : {1, 5, 1100}) {
+    nccl_.looks = looks;
+    ASSERT_TRUE(join().ok());
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(gather(), absl::OkStatus());
+    communicator_.reset();
+    EXPECT_EQ(nccl_.log().back(), "comm_destroy");
+  }
 }
 
 TEST_F(NcclTest, ARankThatDoesNotComeIsADeadline) {
-  nccl_.push_results("comm_init_rank_config", {kInProgress});
-  nccl_.set_result("async", kInProgress);
   NcclOptions options;
   options.join_timeout = absl::Milliseconds(20);
-  const absl::Status status = join(options);
-  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-  EXPECT_THAT(message(status), HasSubstr("joining as rank 0 of 2"));
-  EXPECT_EQ(nccl_.log().back(), "comm_abort");
+  nccl_.hang("comm_init_rank_config");
+  for (const bool never_blocks : {false, true}) {
+    nccl_.never_blocks = never_blocks;
+    const absl::Status status = join(options);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+    EXPECT_THAT(message(status),
+                HasSubstr("joining did not return within 20ms (as rank 0 of "
+                          "2)"));
+    EXPECT_EQ(nccl_.log().back(), "comm_abort");
+  }
 }
 
 TEST_F(NcclTest, AnIdThatDoesNotComeIsNamed) {
@@ -195,10 +226,56 @@ TEST_F(NcclTest, GathersAsBytesOnTheStream) {
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(gather().ok());
   EXPECT_TRUE(communicator_->status().ok());
   EXPECT_EQ(nccl_.log().back(), "all_gather 4096 of type 0");
-  // NCCL may still set up its connections when it returns.
-  nccl_.push_results("all_gather", {kInProgress});
-  nccl_.push_results("async", {kInProgress});
-  EXPECT_TRUE(gather().ok());
+}
+
+// Whoever gathers waits for nothing.
+TEST_F(NcclTest, AGatherDoesNotAskHowItGoes) {
+  ASSERT_TRUE(join().ok());
+  ASSERT_TRUE(gather().ok());
+  const int looks = nccl_.looks_of_thread();
+  for (size_t i = 1; i < NcclCommunicator::kMaxInFlight; ++i) {
+    ASSERT_TRUE(gather().ok());
+  }
+  EXPECT_EQ(nccl_.looks_of_thread(), looks);
+}
+
+// The first one connects, which needs the others.
+TEST_F(NcclTest, AGatherThatDoesNotReturnIsADeadline) {
+  for (const bool never_blocks : {false, true}) {
+    FlightRecorder recorder("weights", Clock::real());
+    NcclOptions options;
+    options.timeout = absl::Milliseconds(20);
+    options.recorder = &recorder;
+    nccl_.never_blocks = never_blocks;
+    ASSERT_TRUE(join(options).ok());
+    nccl_.hang("all_gather");
+    const absl::Status status = gather();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+    EXPECT_THAT(message(status),
+                HasSubstr("all_gather of 4096 bytes did not return within"));
+    EXPECT_EQ(communicator_->status(), status);
+    ASSERT_EQ(recorder.entries().size(), 1u);
+    EXPECT_EQ(recorder.entries()[0].state, FlightRecorder::State::kFailed);
+    communicator_.reset();
+    EXPECT_EQ(nccl_.log().back(), "comm_abort");
+  }
+}
+
+TEST_F(NcclTest, AbortEndsAGatherThatDoesNotReturn) {
+  for (const bool never_blocks : {false, true}) {
+    nccl_.never_blocks = never_blocks;
+    ASSERT_TRUE(join().ok());
+    nccl_.hang("all_gather");
+    std::thread transport(
+        [this] { EXPECT_EQ(gather().code(), absl::StatusCode::kUnavailable); });
+    nccl_.await("all_gather 4096 of type 0");
+    // Nobody else waits for it.
+    EXPECT_EQ(communicator_->status(), absl::OkStatus());
+    communicator_->abort("enough");
+    transport.join();
+    communicator_.reset();
+    EXPECT_EQ(nccl_.log().back(), "comm_abort");
+  }
 }
 
 TEST_F(NcclTest, WhatNobodyCouldGatherIsRefused) {
@@ -210,8 +287,6 @@ TEST_F(NcclTest, WhatNobodyCouldGatherIsRefused) {
 
 TEST_F(NcclTest, LeavesInOrder) {
   ASSERT_TRUE(join().ok());
-  nccl_.push_results("comm_finalize", {kInProgress});
-  nccl_.push_results("async", {kInProgress});
   communicator_.reset();
   EXPECT_THAT(nccl_.log(),
               ElementsAre("get_unique_id", "comm_init_rank_config 0 of 2",
@@ -222,8 +297,7 @@ TEST_F(NcclTest, WhoCannotLeaveInTimeAborts) {
   NcclOptions options;
   options.join_timeout = absl::Milliseconds(20);
   ASSERT_TRUE(join(options).ok());
-  nccl_.push_results("comm_finalize", {kInProgress});
-  nccl_.set_result("async", kInProgress);
+  nccl_.hang("comm_finalize");
   communicator_.reset();
   EXPECT_EQ(nccl_.log().back(), "comm_abort");
 }
@@ -300,6 +374,68 @@ TEST_F(LazyNcclTest, AbortWakesWhoWaitsForAPlace) {
       [this] { EXPECT_EQ(gather().code(), absl::StatusCode::kUnavailable); });
   communicator_->abort("enough");
   waits.join();
+}
+
+// --- That the fake would find it
+
+class FakeNcclTest : public testing::Test {
+ protected:
+  void init(int blocking) {
+    NcclConfig config = {};
+    config.blocking = blocking;
+    const NcclResult result =
+        nccl_.comm_init_rank_config(&comm_, 2, NcclUniqueId{}, 0, &config);
+    EXPECT_EQ(result,
+              blocking != 0 ? NcclResult::kSuccess : NcclResult::kInProgress);
+  }
+  NcclResult gather() {
+    return nccl_.all_gather(nullptr, nullptr, 1, NcclDataType::kInt8, comm_,
+                            nullptr);
+  }
+
+  FakeNcclApi nccl_;
+  NcclComm comm_ = nullptr;
+};
+
+TEST_F(FakeNcclTest, RefusesACallWhileAJobIsInProgress) {
+  init(/*blocking=*/0);
+  EXPECT_EQ(gather(), NcclResult::kInvalidArgument);
+  NcclResult result = NcclResult::kInProgress;
+  while (result == NcclResult::kInProgress) {
+    ASSERT_EQ(nccl_.comm_get_async_error(comm_, &result), NcclResult::kSuccess);
+  }
+  EXPECT_EQ(result, NcclResult::kSuccess);
+  EXPECT_EQ(gather(), NcclResult::kInProgress);
+  EXPECT_THAT(nccl_.misuses(),
+              ElementsAre("all_gather while work was in progress"));
+}
+
+TEST_F(FakeNcclTest, TellsOfCallsAfterTheEnd) {
+  init(/*blocking=*/1);
+  EXPECT_EQ(nccl_.comm_destroy(comm_), NcclResult::kSuccess);
+  EXPECT_EQ(gather(), NcclResult::kInvalidArgument);
+  EXPECT_EQ(nccl_.comm_abort(comm_), NcclResult::kSuccess);
+  EXPECT_THAT(nccl_.misuses(),
+              ElementsAre("comm_destroy of a communicator that was not "
+                          "finalized",
+                          "all_gather on a communicator that is gone",
+                          "comm_abort of a communicator that is gone"));
+}
+
+TEST_F(FakeNcclTest, TellsOfThreadsWithAnotherDevice) {
+  FakeCudaApi cuda;
+  cuda.machine().devices = 2;
+  nccl_.cuda = &cuda;
+  ASSERT_EQ(cuda.set_device(1), cudaSuccess);
+  init(/*blocking=*/1);
+  EXPECT_EQ(gather(), NcclResult::kSuccess);
+  std::thread([&] {
+    EXPECT_EQ(gather(), NcclResult::kSuccess);
+    EXPECT_EQ(nccl_.comm_abort(comm_), NcclResult::kSuccess);
+  }).join();
+  EXPECT_THAT(nccl_.misuses(),
+              ElementsAre("all_gather on a thread that has another device",
+                          "comm_abort on a thread that has another device"));
 }
 
 TEST(NcclLibraryTest, SaysWhatIsMissing) {

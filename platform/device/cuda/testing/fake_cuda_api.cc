@@ -1,6 +1,7 @@
 #include "platform/device/cuda/testing/fake_cuda_api.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +13,8 @@
 
 namespace ferry {
 namespace {
+
+constexpr size_t kPageBytes = 4096;
 
 // The entry that begins at or before `data`, if `data` lies in it. `Map` has a
 // size or a Registration by address.
@@ -75,7 +78,6 @@ cudaError_t FakeCudaApi::enter(const char* call, const std::string& details) {
   if (is_logging_) {
     log_.push_back(details.empty() ? call : absl::StrCat(call, " ", details));
   }
-  if (sticky_error_ != cudaSuccess) return failed(sticky_error_);
   cudaError_t error = cudaSuccess;
   for (Fault& fault : faults_) {
     if (!fault.call.empty() && fault.call != call) continue;
@@ -86,9 +88,57 @@ cudaError_t FakeCudaApi::enter(const char* call, const std::string& details) {
   return error == cudaSuccess ? error : failed(error);
 }
 
-cudaError_t FakeCudaApi::failed(cudaError_t error) {
-  last_error_ = error;
+cudaError_t FakeCudaApi::enter_device(const char* call,
+                                      const std::string& details) {
+  const cudaError_t error = enter(call, details);
+  MutexLock lock(&mutex_);
+  if (device_of_thread() < 0) {
+    misuses_.push_back(absl::StrCat(call, " on a thread without a device"));
+    make_context(0, cudaDeviceScheduleAuto);
+  }
+  if (sticky_error_ != cudaSuccess) return failed(sticky_error_);
   return error;
+}
+
+cudaError_t FakeCudaApi::failed(cudaError_t error) {
+  last_errors_[std::this_thread::get_id()] = error;
+  return error;
+}
+
+int FakeCudaApi::device_of_thread() const {
+  const auto found = current_devices_.find(std::this_thread::get_id());
+  return found == current_devices_.end() ? -1 : found->second;
+}
+
+void FakeCudaApi::make_context(int device, unsigned flags) {
+  contexts_.emplace(device, flags);
+}
+
+void FakeCudaApi::check_wait(const char* call, bool is_blocking_event) {
+  const auto context = contexts_.find(std::max(device_of_thread(), 0));
+  if (is_blocking_event ||
+      (context != contexts_.end() &&
+       (context->second & cudaDeviceScheduleBlockingSync) != 0)) {
+    return;
+  }
+  misuses_.push_back(absl::StrCat(call, " spins"));
+}
+
+std::vector<int> FakeCudaApi::contexts() const {
+  MutexLock lock(&mutex_);
+  std::vector<int> devices;
+  for (const auto& [device, flags] : contexts_) devices.push_back(device);
+  return devices;
+}
+
+int FakeCudaApi::current_device() const {
+  MutexLock lock(&mutex_);
+  return device_of_thread();
+}
+
+std::vector<std::string> FakeCudaApi::misuses() const {
+  MutexLock lock(&mutex_);
+  return misuses_;
 }
 
 bool FakeCudaApi::is_logging() const {
@@ -153,12 +203,12 @@ std::string FakeCudaApi::leaks() const {
 
 cudaError_t FakeCudaApi::get_last_error() {
   MutexLock lock(&mutex_);
-  return std::exchange(last_error_, sticky_error_);
+  return std::exchange(last_errors_[std::this_thread::get_id()], cudaSuccess);
 }
 
 cudaError_t FakeCudaApi::peek_at_last_error() {
   MutexLock lock(&mutex_);
-  return last_error_;
+  return last_errors_[std::this_thread::get_id()];
 }
 
 const char* FakeCudaApi::get_error_name(cudaError_t error) {
@@ -223,16 +273,29 @@ cudaError_t FakeCudaApi::device_get_pci_bus_id(char* id, int length,
   return cudaSuccess;
 }
 
+cudaError_t FakeCudaApi::init_device(int device, unsigned device_flags,
+                                     unsigned flags) {
+  if (const auto error = enter("init_device")) return error;
+  MutexLock lock(&mutex_);
+  if (device >= machine_.devices) return failed(cudaErrorInvalidDevice);
+  const bool counts = (flags & cudaInitDeviceFlagsAreValid) != 0;
+  make_context(device, counts ? device_flags : cudaDeviceScheduleAuto);
+  return cudaSuccess;
+}
+
 cudaError_t FakeCudaApi::set_device(int device) {
   if (const auto error = enter("set_device")) return error;
   MutexLock lock(&mutex_);
-  return device < machine_.devices ? cudaSuccess
-                                   : failed(cudaErrorInvalidDevice);
+  if (device >= machine_.devices) return failed(cudaErrorInvalidDevice);
+  current_devices_[std::this_thread::get_id()] = device;
+  make_context(device, cudaDeviceScheduleAuto);
+  return cudaSuccess;
 }
 
 cudaError_t FakeCudaApi::device_synchronize() {
-  if (const auto error = enter("device_synchronize")) return error;
+  if (const auto error = enter_device("device_synchronize")) return error;
   MutexLock lock(&mutex_);
+  check_wait("device_synchronize", /*is_blocking_event=*/false);
   run_all(&default_stream_);
   for (const auto& [number, stream] : streams_) run_all(stream.get());
   return cudaSuccess;
@@ -241,7 +304,7 @@ cudaError_t FakeCudaApi::device_synchronize() {
 // --- Memory
 
 cudaError_t FakeCudaApi::mem_get_info(size_t* free, size_t* total) {
-  if (const auto error = enter("mem_get_info")) return error;
+  if (const auto error = enter_device("mem_get_info")) return error;
   MutexLock lock(&mutex_);
   size_t used = 0;
   for (const auto& [data, bytes] : device_memory_) used += bytes;
@@ -251,7 +314,8 @@ cudaError_t FakeCudaApi::mem_get_info(size_t* free, size_t* total) {
 }
 
 cudaError_t FakeCudaApi::malloc(void** data, size_t bytes) {
-  if (const auto error = enter("malloc", absl::StrCat(bytes))) return error;
+  if (const auto error = enter_device("malloc", absl::StrCat(bytes)))
+    return error;
   MutexLock lock(&mutex_);
   size_t used = bytes;
   for (const auto& [address, size] : device_memory_) used += size;
@@ -263,7 +327,7 @@ cudaError_t FakeCudaApi::malloc(void** data, size_t bytes) {
 }
 
 cudaError_t FakeCudaApi::free(void* data) {
-  if (const auto error = enter("free")) return error;
+  if (const auto error = enter_device("free")) return error;
   MutexLock lock(&mutex_);
   if (device_memory_.erase(data) == 0) return failed(cudaErrorInvalidValue);
   std::free(data);
@@ -272,7 +336,8 @@ cudaError_t FakeCudaApi::free(void* data) {
 
 cudaError_t FakeCudaApi::host_alloc(void** data, size_t bytes,
                                     unsigned /*flags*/) {
-  if (const auto error = enter("host_alloc", absl::StrCat(bytes))) return error;
+  if (const auto error = enter_device("host_alloc", absl::StrCat(bytes)))
+    return error;
   MutexLock lock(&mutex_);
   *data = std::malloc(bytes);
   std::memset(*data, 0xFF, bytes);
@@ -281,7 +346,7 @@ cudaError_t FakeCudaApi::host_alloc(void** data, size_t bytes,
 }
 
 cudaError_t FakeCudaApi::free_host(void* data) {
-  if (const auto error = enter("free_host")) return error;
+  if (const auto error = enter_device("free_host")) return error;
   MutexLock lock(&mutex_);
   if (host_memory_.erase(data) == 0) return failed(cudaErrorInvalidValue);
   std::free(data);
@@ -291,7 +356,7 @@ cudaError_t FakeCudaApi::free_host(void* data) {
 cudaError_t FakeCudaApi::host_register(void* data, size_t bytes,
                                        unsigned flags) {
   const bool is_read_only = (flags & cudaHostRegisterReadOnly) != 0;
-  if (const auto error = enter(
+  if (const auto error = enter_device(
           "host_register", absl::StrCat(bytes, is_read_only ? " ro" : ""))) {
     return error;
   }
@@ -300,14 +365,27 @@ cudaError_t FakeCudaApi::host_register(void* data, size_t bytes,
       (is_read_only && !machine_.can_register_read_only)) {
     return failed(cudaErrorNotSupported);
   }
-  if (!registered_.emplace(data, Registration{bytes, is_read_only}).second) {
+  if (reinterpret_cast<uintptr_t>(data) % kPageBytes != 0 ||
+      bytes % kPageBytes != 0 || bytes == 0) {
+    return failed(cudaErrorInvalidValue);
+  }
+  const char* const begin = static_cast<const char*>(data);
+  const auto next = registered_.lower_bound(data);
+  const bool reaches_next =
+      next != registered_.end() && begin + bytes > next->first;
+  const bool is_in_previous = next != registered_.begin() &&
+                              static_cast<const char*>(std::prev(next)->first) +
+                                      std::prev(next)->second.bytes >
+                                  begin;
+  if (reaches_next || is_in_previous) {
     return failed(cudaErrorHostMemoryAlreadyRegistered);
   }
+  registered_.emplace(data, Registration{bytes, is_read_only});
   return cudaSuccess;
 }
 
 cudaError_t FakeCudaApi::host_unregister(void* data) {
-  if (const auto error = enter("host_unregister")) return error;
+  if (const auto error = enter_device("host_unregister")) return error;
   MutexLock lock(&mutex_);
   if (registered_.erase(data) == 0) {
     return failed(cudaErrorHostMemoryNotRegistered);

@@ -6,8 +6,8 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -27,8 +27,15 @@ namespace ferry {
 // - Copies of host memory that is neither registered nor allocated by CUDA are
 //   `pageable_copies`; one that reaches from one registration into the next
 //   fails, and so does writing to what was registered read-only.
+// - What CUDA passes over, misuses() tells: work on a thread that has set no
+//   device, which goes to device 0 and makes a context there; a wait that
+//   spins, since neither the event nor the context says that it shall sleep.
+//   A stream or event of another device than the thread's is an invalid handle.
+// - Host memory is registered once, and in whole pages.
 // - Calls are counted by their name and logged; any of them can be made to fail
-//   or to do something first. A call that fails does nothing.
+//   or to do something first. A call that fails does nothing. Last errors
+//   belong to threads; a sticky one is what every later call on a device
+//   returns.
 // - What is not given back, leaks() tells.
 //
 // Without a log, eager streams and events allocate no memory.
@@ -70,7 +77,7 @@ class FakeCudaApi final : public CudaApi {
 
   // --- What happened
 
-  // Calls since the start; of errors only by name.
+  // Calls since the start.
   int64_t calls(absl::string_view call) const EXCLUDES_LOCK(mutex_);
   int64_t all_calls() const EXCLUDES_LOCK(mutex_);
   void start_log() EXCLUDES_LOCK(mutex_);
@@ -88,6 +95,12 @@ class FakeCudaApi final : public CudaApi {
   size_t pending_work() const EXCLUDES_LOCK(mutex_);
   // What CUDA does when the process ends.
   void forget_registrations() EXCLUDES_LOCK(mutex_);
+  // Devices on which there are contexts, in order.
+  std::vector<int> contexts() const EXCLUDES_LOCK(mutex_);
+  // The device that the calling thread has set; −1 for none.
+  int current_device() const EXCLUDES_LOCK(mutex_);
+  // "free on a thread without a device", in the order in which they came.
+  std::vector<std::string> misuses() const EXCLUDES_LOCK(mutex_);
   // What was made and not given back, in words; empty for nothing.
   std::string leaks() const EXCLUDES_LOCK(mutex_);
 
@@ -102,6 +115,8 @@ class FakeCudaApi final : public CudaApi {
   cudaError_t device_get_attribute(int* value, cudaDeviceAttr attribute,
                                    int device) override;
   cudaError_t device_get_pci_bus_id(char* id, int length, int device) override;
+  cudaError_t init_device(int device, unsigned device_flags,
+                          unsigned flags) override;
   cudaError_t set_device(int device) override;
   cudaError_t device_synchronize() override;
   cudaError_t mem_get_info(size_t* free, size_t* total) override;
@@ -140,7 +155,10 @@ class FakeCudaApi final : public CudaApi {
   struct StreamState;
 
   struct EventState {
+    int device = 0;
     bool is_timed = false;
+    // Whoever waits for it sleeps.
+    bool is_blocking = false;
     // Of records, 0 for none: given to a stream, and carried out.
     int64_t recorded = 0;
     int64_t completed = 0;
@@ -163,6 +181,7 @@ class FakeCudaApi final : public CudaApi {
 
   struct StreamState {
     int number = 0;
+    int device = 0;
     int priority = 0;
     std::deque<Work> work;
   };
@@ -182,7 +201,15 @@ class FakeCudaApi final : public CudaApi {
   // What every call does first: its fault, or cudaSuccess.
   cudaError_t enter(const char* call, const std::string& details = "")
       EXCLUDES_LOCK(mutex_);
+  // The same for what works with the thread's device.
+  cudaError_t enter_device(const char* call, const std::string& details = "")
+      EXCLUDES_LOCK(mutex_);
   cudaError_t failed(cudaError_t error) REQUIRES_LOCK(mutex_);
+  int device_of_thread() const REQUIRES_LOCK(mutex_);
+  void make_context(int device, unsigned flags) REQUIRES_LOCK(mutex_);
+  // The calling thread waits in `call`.
+  void check_wait(const char* call, bool is_blocking_event)
+      REQUIRES_LOCK(mutex_);
   bool is_logging() const EXCLUDES_LOCK(mutex_);
   StreamState* stream_of(cudaStream_t stream) REQUIRES_LOCK(mutex_);
   EventState* event_of(cudaEvent_t event) const REQUIRES_LOCK(mutex_);
@@ -203,7 +230,11 @@ class FakeCudaApi final : public CudaApi {
   std::function<void(absl::string_view)> observer_ GUARDED_BY(mutex_);
   std::vector<Fault> faults_ GUARDED_BY(mutex_);
   cudaError_t sticky_error_ GUARDED_BY(mutex_) = cudaSuccess;
-  cudaError_t last_error_ GUARDED_BY(mutex_) = cudaSuccess;
+  std::map<std::thread::id, cudaError_t> last_errors_ GUARDED_BY(mutex_);
+  std::map<std::thread::id, int> current_devices_ GUARDED_BY(mutex_);
+  // The flags that they were made with, by device.
+  std::map<int, unsigned> contexts_ GUARDED_BY(mutex_);
+  std::vector<std::string> misuses_ GUARDED_BY(mutex_);
   std::map<std::string, int64_t, std::less<>> calls_ GUARDED_BY(mutex_);
   int64_t all_calls_ GUARDED_BY(mutex_) = 0;
   bool is_logging_ GUARDED_BY(mutex_) = false;

@@ -25,7 +25,7 @@ const char* name_of_kind(cudaMemcpyKind kind) {
 
 cudaError_t FakeCudaApi::device_get_stream_priority_range(int* least,
                                                           int* greatest) {
-  if (const auto error = enter("device_get_stream_priority_range")) {
+  if (const auto error = enter_device("device_get_stream_priority_range")) {
     return error;
   }
   *least = 0;
@@ -36,13 +36,14 @@ cudaError_t FakeCudaApi::device_get_stream_priority_range(int* least,
 cudaError_t FakeCudaApi::stream_create_with_priority(cudaStream_t* stream,
                                                      unsigned /*flags*/,
                                                      int priority) {
-  if (const auto error = enter("stream_create_with_priority",
-                               absl::StrCat("priority ", priority))) {
+  if (const auto error = enter_device("stream_create_with_priority",
+                                      absl::StrCat("priority ", priority))) {
     return error;
   }
   MutexLock lock(&mutex_);
   auto state = std::make_unique<StreamState>();
   state->number = ++last_stream_;
+  state->device = device_of_thread();
   state->priority = priority;
   *stream = reinterpret_cast<cudaStream_t>(state.get());
   streams_.emplace(state->number, std::move(state));
@@ -50,7 +51,7 @@ cudaError_t FakeCudaApi::stream_create_with_priority(cudaStream_t* stream,
 }
 
 cudaError_t FakeCudaApi::stream_destroy(cudaStream_t stream) {
-  if (const auto error = enter("stream_destroy")) return error;
+  if (const auto error = enter_device("stream_destroy")) return error;
   MutexLock lock(&mutex_);
   StreamState* const state = stream_of(stream);
   if (state == nullptr) return failed(cudaErrorInvalidResourceHandle);
@@ -61,10 +62,11 @@ cudaError_t FakeCudaApi::stream_destroy(cudaStream_t stream) {
 
 cudaError_t FakeCudaApi::stream_synchronize(cudaStream_t stream) {
   const std::string name = is_logging() ? name_of(stream) : "";
-  if (const auto error = enter("stream_synchronize", name)) return error;
+  if (const auto error = enter_device("stream_synchronize", name)) return error;
   MutexLock lock(&mutex_);
   StreamState* const state = stream_of(stream);
   if (state == nullptr) return failed(cudaErrorInvalidResourceHandle);
+  check_wait("stream_synchronize", /*is_blocking_event=*/false);
   run_all(state);
   return cudaSuccess;
 }
@@ -72,10 +74,12 @@ cudaError_t FakeCudaApi::stream_synchronize(cudaStream_t stream) {
 cudaError_t FakeCudaApi::stream_wait_event(cudaStream_t stream,
                                            cudaEvent_t event) {
   const std::string name = is_logging() ? name_of(stream) : "";
-  if (const auto error = enter("stream_wait_event", name)) return error;
+  if (const auto error = enter_device("stream_wait_event", name)) return error;
   MutexLock lock(&mutex_);
   EventState* const state = event_of(event);
-  if (state == nullptr) return failed(cudaErrorInvalidResourceHandle);
+  if (state == nullptr || stream_of(stream) == nullptr) {
+    return failed(cudaErrorInvalidResourceHandle);
+  }
   if (state->recorded == 0) return cudaSuccess;
   Work work;
   work.kind = Work::kWait;
@@ -93,8 +97,11 @@ cudaError_t FakeCudaApi::memcpy_async(void* destination, const void* source,
       is_logging()
           ? absl::StrCat(bytes, " ", name_of_kind(kind), " ", name_of(stream))
           : "";
-  if (const auto error = enter("memcpy_async", details)) return error;
+  if (const auto error = enter_device("memcpy_async", details)) return error;
   MutexLock lock(&mutex_);
+  if (stream_of(stream) == nullptr) {
+    return failed(cudaErrorInvalidResourceHandle);
+  }
   if (kind != cudaMemcpyDeviceToDevice) {
     const bool writes = kind == cudaMemcpyDeviceToHost;
     const cudaError_t wrong =
@@ -113,8 +120,11 @@ cudaError_t FakeCudaApi::memcpy_async(void* destination, const void* source,
 cudaError_t FakeCudaApi::launch_host_func(cudaStream_t stream,
                                           cudaHostFn_t function, void* data) {
   const std::string name = is_logging() ? name_of(stream) : "";
-  if (const auto error = enter("launch_host_func", name)) return error;
+  if (const auto error = enter_device("launch_host_func", name)) return error;
   MutexLock lock(&mutex_);
+  if (stream_of(stream) == nullptr) {
+    return failed(cudaErrorInvalidResourceHandle);
+  }
   Work work;
   work.kind = Work::kHostFunction;
   work.function = function;
@@ -127,17 +137,19 @@ cudaError_t FakeCudaApi::launch_host_func(cudaStream_t stream,
 
 cudaError_t FakeCudaApi::event_create_with_flags(cudaEvent_t* event,
                                                  unsigned flags) {
-  if (const auto error = enter("event_create_with_flags")) return error;
+  if (const auto error = enter_device("event_create_with_flags")) return error;
   MutexLock lock(&mutex_);
   auto state = std::make_unique<EventState>();
+  state->device = device_of_thread();
   state->is_timed = (flags & cudaEventDisableTiming) == 0;
+  state->is_blocking = (flags & cudaEventBlockingSync) != 0;
   *event = reinterpret_cast<cudaEvent_t>(state.get());
   events_.emplace(state.get(), std::move(state));
   return cudaSuccess;
 }
 
 cudaError_t FakeCudaApi::event_destroy(cudaEvent_t event) {
-  if (const auto error = enter("event_destroy")) return error;
+  if (const auto error = enter_device("event_destroy")) return error;
   MutexLock lock(&mutex_);
   const EventState* const state = event_of(event);
   if (state == nullptr) return failed(cudaErrorInvalidResourceHandle);
@@ -150,10 +162,12 @@ cudaError_t FakeCudaApi::event_destroy(cudaEvent_t event) {
 
 cudaError_t FakeCudaApi::event_record(cudaEvent_t event, cudaStream_t stream) {
   const std::string name = is_logging() ? name_of(stream) : "";
-  if (const auto error = enter("event_record", name)) return error;
+  if (const auto error = enter_device("event_record", name)) return error;
   MutexLock lock(&mutex_);
   EventState* const state = event_of(event);
-  if (state == nullptr) return failed(cudaErrorInvalidResourceHandle);
+  if (state == nullptr || stream_of(stream) == nullptr) {
+    return failed(cudaErrorInvalidResourceHandle);
+  }
   state->stream = stream_of(stream);
   Work work;
   work.kind = Work::kRecord;
@@ -164,7 +178,7 @@ cudaError_t FakeCudaApi::event_record(cudaEvent_t event, cudaStream_t stream) {
 }
 
 cudaError_t FakeCudaApi::event_query(cudaEvent_t event) {
-  if (const auto error = enter("event_query")) return error;
+  if (const auto error = enter_device("event_query")) return error;
   MutexLock lock(&mutex_);
   const EventState* const state = event_of(event);
   if (state == nullptr) return failed(cudaErrorInvalidResourceHandle);
@@ -173,10 +187,11 @@ cudaError_t FakeCudaApi::event_query(cudaEvent_t event) {
 }
 
 cudaError_t FakeCudaApi::event_synchronize(cudaEvent_t event) {
-  if (const auto error = enter("event_synchronize")) return error;
+  if (const auto error = enter_device("event_synchronize")) return error;
   MutexLock lock(&mutex_);
   const EventState* const state = event_of(event);
   if (state == nullptr) return failed(cudaErrorInvalidResourceHandle);
+  check_wait("event_synchronize", state->is_blocking);
   if (state->recorded > 0) run_until(state->stream, state, state->recorded);
   return cudaSuccess;
 }
@@ -184,7 +199,7 @@ cudaError_t FakeCudaApi::event_synchronize(cudaEvent_t event) {
 cudaError_t FakeCudaApi::event_elapsed_time(float* milliseconds,
                                             cudaEvent_t start,
                                             cudaEvent_t end) {
-  if (const auto error = enter("event_elapsed_time")) return error;
+  if (const auto error = enter_device("event_elapsed_time")) return error;
   MutexLock lock(&mutex_);
   for (const cudaEvent_t event : {start, end}) {
     const EventState* const state = event_of(event);
@@ -224,7 +239,7 @@ FakeCudaApi::StreamState* FakeCudaApi::stream_of(cudaStream_t stream) {
   if (stream == nullptr) return &default_stream_;
   for (const auto& [number, state] : streams_) {
     if (state.get() == reinterpret_cast<StreamState*>(stream)) {
-      return state.get();
+      return state->device == device_of_thread() ? state.get() : nullptr;
     }
   }
   return nullptr;
@@ -232,7 +247,9 @@ FakeCudaApi::StreamState* FakeCudaApi::stream_of(cudaStream_t stream) {
 
 FakeCudaApi::EventState* FakeCudaApi::event_of(cudaEvent_t event) const {
   const auto found = events_.find(static_cast<const void*>(event));
-  return found == events_.end() ? nullptr : found->second.get();
+  return found != events_.end() && found->second->device == device_of_thread()
+             ? found->second.get()
+             : nullptr;
 }
 
 std::string FakeCudaApi::name_of(cudaStream_t stream) {

@@ -19,8 +19,9 @@ namespace ferry {
 // are CPU tensors, since device memory is the host's.
 class FakeCudaPlatform final : public Platform {
  public:
-  FakeCudaPlatform()
-      : device_(*CudaDevice::create(CudaDeviceOptions(), &api_, &torch_)) {}
+  // The device `index` of `devices`.
+  explicit FakeCudaPlatform(int index = 0, int devices = 1)
+      : device_(create(index, devices)) {}
 
   std::string name() const override { return "cuda"; }
   std::string torch_device() const override { return "cpu"; }
@@ -36,6 +37,13 @@ class FakeCudaPlatform final : public Platform {
   FakeCudaApi& api() { return api_; }
 
  private:
+  std::unique_ptr<CudaDevice> create(int index, int devices) {
+    api_.machine().devices = devices;
+    CudaDeviceOptions options;
+    options.index = index;
+    return *CudaDevice::create(options, &api_, &torch_);
+  }
+
   FakeCudaApi api_;
   FakeCudaTorch torch_;
   const std::unique_ptr<CudaDevice> device_;
