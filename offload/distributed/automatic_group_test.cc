@@ -189,9 +189,11 @@ TEST(AutomaticGroupTest, EachCopiesWhereOneCannotMeasure) {
     expect_agreement(group, "; each rank copies for itself: rank 2: ");
   };
   // Alone, together with the others, of what is gathered, and beside gathers.
-  for (const int64_t nth : {1, 4, 7, 8}) expect_copies(FaultPoint::kCopy, nth);
+  for (const int64_t nth : {1, 4, 5, 8, 9, 10, 13}) {
+    expect_copies(FaultPoint::kCopy, nth);
+  }
   // After these, after gathers, and after what was beside them.
-  for (const int64_t nth : {1, 4, 7, 8, 11, 12}) {
+  for (const int64_t nth : {1, 2, 3, 4, 5}) {
     expect_copies(FaultPoint::kSynchronize, nth);
   }
 }

@@ -25,9 +25,8 @@ namespace {
 constexpr int64_t kMostBytes = int64_t{32} << 20;
 // What is left to others.
 constexpr int64_t kFreeDivisor = 4;
-constexpr int kRounds = 3;
-// Transfers of a round that are timed.
-constexpr int kInFlight = 4;
+// Transfers that are timed together.
+constexpr int kInFlight = 3;
 
 class Measurement {
  public:
@@ -127,26 +126,12 @@ class Measurement {
     });
   }
 
-  // Bytes a second of the best round: the first one may wake something up.
-  // After an error the other rounds come all the same, since other ranks take
-  // part in them.
-  absl::Status measure(double* rate, absl::FunctionRef<absl::Status()> work) {
-    absl::Status status;
-    absl::Duration best = absl::InfiniteDuration();
-    for (int round = 0; round < kRounds; ++round) {
-      status.Update(run_round(work, &best));
-    }
-    best = std::max(best, absl::Nanoseconds(1));
-    *rate =
-        static_cast<double>(kInFlight * bytes()) / absl::ToDoubleSeconds(best);
-    return status;
-  }
-
   // As in a pass, some transfers are under way at once, and the device tells
-  // what they took: what it costs the host to give them is not counted. The
-  // first one keeps the stream busy meanwhile.
-  absl::Status run_round(absl::FunctionRef<absl::Status()> work,
-                         absl::Duration* best) {
+  // what they took: what it costs the host to give them does not count. The
+  // first one may wake something up, and keeps the stream busy while the host
+  // gives the others, which are timed. After an error they come all the same,
+  // since other ranks take part in them.
+  absl::Status measure(double* rate, absl::FunctionRef<absl::Status()> work) {
     const Stream stream = stream_.get();
     absl::Status status = work();
     status.Update(device_.record(start_, stream));
@@ -157,9 +142,11 @@ class Measurement {
     RETURN_IF_ERROR(status);
     ASSIGN_OR_RETURN(const std::optional<absl::Duration> took,
                      device_.elapsed(start_, end_));
-    if (!took)
-      return absl::InternalError("measuring: a time that is not there");
-    *best = std::min(*best, *took);
+    if (!took) {
+      return absl::InternalError("measuring: the device tells no time");
+    }
+    *rate = static_cast<double>(kInFlight * bytes()) /
+            absl::ToDoubleSeconds(std::max(*took, absl::Nanoseconds(1)));
     return absl::OkStatus();
   }
 

@@ -35,6 +35,8 @@ using testing::HasSubstr;
 constexpr int kRanks = 2;
 constexpr int64_t kFreeBytes = 1 << 20;
 constexpr double kGatherGbps = 0.05;
+// Times are whole nanoseconds.
+constexpr double kRounding = 1.0001;
 
 // Ranks whose devices have links of these rates.
 std::vector<absl::StatusOr<TransferRates>> measure(
@@ -72,7 +74,7 @@ TEST(TransferRatesTest, AreTheSlowestRanks) {
       ASSERT_EQ(each.status(), absl::OkStatus());
       for (const double rate : {each->h2d_alone, each->h2d_together}) {
         EXPECT_GT(rate, 0);
-        EXPECT_LE(rate, 0.1e9);
+        EXPECT_LE(rate, 0.1e9 * kRounding);
       }
       EXPECT_GT(each->gather_beside_copies, 0);
       EXPECT_EQ(each->h2d_alone, rates[0]->h2d_alone);
@@ -88,8 +90,8 @@ TEST(TransferRatesTest, WhatArrivesInAGatherCounts) {
   ASSERT_EQ(rates[0].status(), absl::OkStatus());
   // All shares, of which the link carries those of the other ranks.
   constexpr double kMost = kGatherGbps * 1e9 * kRanks / (kRanks - 1);
-  EXPECT_LE(rates[0]->gather_alone, kMost);
-  EXPECT_LE(rates[0]->gather_beside_copies, kMost);
+  EXPECT_LE(rates[0]->gather_alone, kMost * kRounding);
+  EXPECT_LE(rates[0]->gather_beside_copies, kMost * kRounding);
 }
 
 TEST(TransferRatesTest, AGatherInAPassIsNoFasterThanTheCopiesBesideIt) {
@@ -97,7 +99,8 @@ TEST(TransferRatesTest, AGatherInAPassIsNoFasterThanTheCopiesBesideIt) {
   const auto rates = measure({10, kCopyGbps});
   ASSERT_EQ(rates[0].status(), absl::OkStatus());
   // Each share comes over a link of its own.
-  EXPECT_LE(rates[0]->gather_beside_copies, kRanks * kCopyGbps * 1e9);
+  EXPECT_LE(rates[0]->gather_beside_copies,
+            kRanks * kCopyGbps * 1e9 * kRounding);
 }
 
 // Gathers nothing; one rank needs none.

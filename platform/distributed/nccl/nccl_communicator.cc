@@ -24,6 +24,8 @@ constexpr char kIdKey[] = "nccl/id";
 constexpr int kBusyLooks = 1000;
 constexpr std::chrono::milliseconds kLookInterval{1};
 constexpr std::chrono::milliseconds kWatchInterval{10};
+// A call that does not hang returns meanwhile, and is not aborted under way.
+constexpr absl::Duration kGrace = absl::Milliseconds(100);
 
 std::string describe(const char* what, int64_t bytes) {
   return bytes == 0 ? what : absl::StrCat(what, " of ", bytes, " bytes");
@@ -246,7 +248,11 @@ void NcclCommunicator::watch() {
 }
 
 void NcclCommunicator::watch_once() {
-  if (!error_.ok() && !is_gone_ && comm() != nullptr) return abort_now();
+  if (!error_.ok() && !is_gone_ && comm() != nullptr) {
+    if (!call_ || Clock::real().monotonic() >= abort_at_) return abort_now();
+    changed_.wait_for(&mutex_, kLookInterval);
+    return;
+  }
   const bool has_work = first_ != next_ || call_.has_value();
   if (!has_work || is_gone_) {
     is_idle_ = true;
@@ -258,7 +264,7 @@ void NcclCommunicator::watch_once() {
   look();
 }
 
-// Also where this rank is in a call: NCCL lets that return.
+// Also where this rank hangs in a call: NCCL lets that return.
 void NcclCommunicator::abort_now() {
   is_gone_ = true;
   mutex_.unlock();
@@ -325,6 +331,7 @@ absl::Status NcclCommunicator::look_at(Flight& flight, bool* has_ended) {
 absl::Status NcclCommunicator::fail(const absl::Status& error) {
   if (!error_.ok()) return error_;
   error_ = error;
+  abort_at_ = Clock::real().monotonic() + kGrace;
   changed_.notify_all();
   for (size_t i = first_; i != next_; ++i) {
     finish(flights_[i % kMaxInFlight], error);

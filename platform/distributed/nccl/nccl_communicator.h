@@ -145,6 +145,8 @@ class NcclCommunicator final : public Communicator {
   size_t first_ GUARDED_BY(mutex_) = 0;
   size_t next_ GUARDED_BY(mutex_) = 0;
   absl::Status error_ GUARDED_BY(mutex_);
+  // By then a call that was under way at the error hangs.
+  absl::Duration abort_at_ GUARDED_BY(mutex_);
   // The watchdog sleeps until it is told of work.
   bool is_idle_ GUARDED_BY(mutex_) = false;
   bool is_stopping_ GUARDED_BY(mutex_) = false;

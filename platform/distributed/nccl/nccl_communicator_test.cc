@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -276,6 +277,24 @@ TEST_F(NcclTest, AbortEndsAGatherThatDoesNotReturn) {
     communicator_.reset();
     EXPECT_EQ(nccl_.log().back(), "comm_abort");
   }
+}
+
+// A call that does not hang is left alone: NCCL would free what it uses.
+TEST_F(NcclTest, ACallThatReturnsIsNotAbortedUnderWay) {
+  ASSERT_TRUE(join().ok());
+  nccl_.set_work([this](const void*, void*, size_t, cudaStream_t) {
+    const absl::Duration start = Clock::real().monotonic();
+    communicator_->abort("enough");
+    const Deadline enough_for_the_watchdog(absl::Milliseconds(20));
+    while (!enough_for_the_watchdog.has_passed()) std::this_thread::yield();
+    const std::vector<std::string> log = nccl_.log();
+    // A machine that is this slow tells nothing.
+    if (Clock::real().monotonic() - start < absl::Milliseconds(50)) {
+      EXPECT_EQ(log.back(), "all_gather 4096 of type 0");
+    }
+  });
+  EXPECT_EQ(gather().code(), absl::StatusCode::kUnavailable);
+  nccl_.await("comm_abort");
 }
 
 TEST_F(NcclTest, WhatNobodyCouldGatherIsRefused) {
