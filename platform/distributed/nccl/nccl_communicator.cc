@@ -203,9 +203,11 @@ absl::Status NcclCommunicator::make_call(const char* what, int64_t bytes,
   call_.emplace(PendingCall{what, bytes, Deadline(timeout)});
   // One that looks anyway will see it.
   if (is_idle_) changed_.notify_all();
-  mutex_.unlock();
-  NcclResult result = call();
-  mutex_.lock();
+  NcclResult result = NcclResult::kSuccess;
+  {
+    MutexUnlock unlock(&mutex_);
+    result = call();
+  }
   result = settle(result);
   call_.reset();
   // Why it failed, if the watchdog made it do so.
@@ -267,10 +269,12 @@ void NcclCommunicator::watch_once() {
 // Also where this rank hangs in a call: NCCL lets that return.
 void NcclCommunicator::abort_now() {
   is_gone_ = true;
-  mutex_.unlock();
-  // Takes as long as kernels need to notice.
-  const NcclResult result = api_.comm_abort(comm());
-  mutex_.lock();
+  NcclResult result = NcclResult::kSuccess;
+  {
+    MutexUnlock unlock(&mutex_);
+    // Takes as long as kernels need to notice.
+    result = api_.comm_abort(comm());
+  }
   if (result != NcclResult::kSuccess) {
     log_warning("NCCL was not aborted in order",
                 {{"error", api_.get_error_string(result)}});
