@@ -66,6 +66,15 @@ class OffloadBackend {
   // ranks may wait for what this one was expected to need.
   virtual void end_generation() {}
 
+  // Whether all went well that was given to the device, and to the ranks that
+  // gather together, for what was computed so far: nothing else may tell. Who
+  // has waited for what he computed asks before he shows it to anybody. After
+  // an error the backend is of no use.
+  // Blocks until the other ranks have said so of their part, which they do at a
+  // pass's end; for the device it does not wait.
+  // REQUIRES: no component runs.
+  [[nodiscard]] virtual absl::Status check() { return absl::OkStatus(); }
+
   // Cheap; does not wait for the device.
   virtual OffloadStats stats() const = 0;
   // What it carries out; null when it is disabled.

@@ -253,6 +253,7 @@ absl::Status PlacedWeights::load_residents() {
         load(written_data_, written_->host_data(), written_->bytes()));
   }
   RETURN_IF_ERROR(device_.synchronize(copy_stream_.get()));
+  RETURN_IF_ERROR(device_.status());
   const Stream compute = device_.current_stream();
   for (Resident& resident : residents_) {
     resident.image->bind(resident.data);

@@ -260,6 +260,11 @@ void PlacementBackend::end_generation() {
   if (weights_.engine() != nullptr) weights_.engine()->withdraw();
 }
 
+absl::Status PlacementBackend::check() {
+  if (weights_.engine() != nullptr) RETURN_IF_ERROR(weights_.engine()->check());
+  return platform_.device()->status();
+}
+
 absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose(
     const OffloadableModule& module, int64_t free_bytes) const {
   if (config_.is_automatic()) return choose_automatically(module, free_bytes);

@@ -83,6 +83,7 @@ class PlacementBackend final : public OffloadBackend {
   absl::Status disable() override { return weights_.take_down(); }
   void begin_last_step() override;
   void end_generation() override;
+  absl::Status check() override;
   WaveParticipant* wave_participant() override { return weights_.engine(); }
   bool is_enabled() const override { return !weights_.is_empty(); }
   OffloadStats stats() const override { return weights_.stats(); }

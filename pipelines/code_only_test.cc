@@ -29,7 +29,7 @@ class DigestObserver : public GenerationObserver {
  public:
   bool is_cancelled() override { return false; }
   void on_progress(const v1::Progress&) override {}
-  void on_preview(v1::Preview) override {}
+  absl::Status on_preview(v1::Preview) override { return absl::OkStatus(); }
   absl::Status on_output(const v1::OutputInfo&, std::string bytes) override {
     digest = sha256_hex(bytes);
     return absl::OkStatus();

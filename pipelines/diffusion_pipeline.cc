@@ -45,7 +45,7 @@ class SilentObserver : public GenerationObserver {
  public:
   bool is_cancelled() override { return false; }
   void on_progress(const v1::Progress&) override {}
-  void on_preview(v1::Preview) override {}
+  absl::Status on_preview(v1::Preview) override { return absl::OkStatus(); }
   absl::Status on_output(const v1::OutputInfo&, std::string) override {
     return absl::OkStatus();
   }

@@ -286,7 +286,7 @@ absl::Status Generation::send_previews(int step, const at::Tensor& latents) {
     preview.set_mime_type("image/jpeg");
     preview.set_height(image.height);
     preview.set_width(image.width);
-    observer_.on_preview(std::move(preview));
+    RETURN_IF_ERROR(observer_.on_preview(std::move(preview)));
   }
   return absl::OkStatus();
 }

@@ -19,8 +19,8 @@ class GenerationObserver {
   virtual bool is_cancelled() = 0;
   // Stages and steps, in order; `queue_position` and `eta` are not set.
   virtual void on_progress(const v1::Progress& progress) = 0;
-  // A JPEG of the latents as they are.
-  virtual void on_preview(v1::Preview preview) = 0;
+  // A JPEG of the latents as they are. An error ends the generation with it.
+  virtual absl::Status on_preview(v1::Preview preview) = 0;
   // One finished output: `info` is complete, `data` holds info.size_bytes().
   // An error ends the generation with it.
   virtual absl::Status on_output(const v1::OutputInfo& info,

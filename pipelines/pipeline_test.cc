@@ -32,8 +32,9 @@ class Recorder : public GenerationObserver {
   void on_progress(const v1::Progress& event) override {
     progress.push_back(event);
   }
-  void on_preview(v1::Preview preview) override {
+  absl::Status on_preview(v1::Preview preview) override {
     previews.push_back(std::move(preview));
+    return preview_status;
   }
   absl::Status on_output(const v1::OutputInfo& info,
                          std::string bytes) override {
@@ -45,6 +46,7 @@ class Recorder : public GenerationObserver {
   int steps() const { return progress.empty() ? 0 : progress.back().step(); }
 
   std::function<bool()> cancelled;
+  absl::Status preview_status;
   absl::Status output_status;
   std::vector<v1::Progress> progress;
   std::vector<v1::Preview> previews;

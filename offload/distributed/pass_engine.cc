@@ -47,21 +47,11 @@ absl::Status PassEngine::reserve(int slots, int64_t share_bytes) {
     ASSIGN_OR_RETURN(slot.last_use, device_.create_event(/*timed=*/false));
     slots_.push_back(std::move(slot));
   }
-  for (int i = 0; i < kShareSlots; ++i) {
-    ShareSlot share;
-    share.data = std::exchange(data, data + share_bytes);
-    ASSIGN_OR_RETURN(share.copied, device_.create_event(/*timed=*/false));
-    ASSIGN_OR_RETURN(share.gathered, device_.create_event(/*timed=*/false));
-    shares_.push_back(std::move(share));
-  }
-  ASSIGN_OR_RETURN(copy_stream_, device_.acquire_stream(StreamKind::kTransfer,
-                                                        "shares of weights"));
+  RETURN_IF_ERROR(shares_.reserve(data, share_bytes));
   ASSIGN_OR_RETURN(gather_stream_,
                    device_.acquire_stream(StreamKind::kTransfer, "gathers"));
   ASSIGN_OR_RETURN(first_waits_, StreamTimer::create(device_, kTimedPasses));
   ASSIGN_OR_RETURN(waits_, StreamTimer::create(device_, kTimedBlocks));
-  MutexLock lock(&copies_mutex_);
-  ASSIGN_OR_RETURN(copies_, StreamTimer::create(device_, kTimedBlocks));
   return absl::OkStatus();
 }
 
@@ -113,8 +103,9 @@ absl::Status PassEngine::leave() {
   {
     MutexLock lock(&mutex_);
     if (!is_started_ || is_stopping_) return failure_;
-    RETURN_IF_ERROR(wait_until(
-        [this]() REQUIRES_LOCK(mutex_) { return protocol_.is_idle(); }));
+    RETURN_IF_ERROR(wait_until([this]() REQUIRES_LOCK(mutex_) {
+      return protocol_.is_idle() && is_settled_;
+    }));
     is_stopping_ = true;
     changed_.notify_all();
   }
@@ -167,20 +158,32 @@ void PassEngine::work_once() {
       if (!copy_ahead()) yield(work);
       return;
     case PassProtocol::WorkKind::kNothing:
-      if (!copy_ahead()) changed_.wait(&mutex_);
+      if (copy_ahead()) return;
+      if (!is_settled_ && protocol_.is_idle()) return settle();
+      changed_.wait(&mutex_);
       return;
   }
 }
 
 void PassEngine::vote() {
+  const int64_t passes = protocol_.passes();
   const int mine = protocol_.begin_vote();
   absl::StatusOr<std::vector<int>> wanted;
   {
     MutexUnlock unlock(&mutex_);
     fault_point("pass_vote");
-    wanted = exchange_wishes(mine);
+    // That costs no time: the gather that was given last waits for the same
+    // copy, and runs while ranks vote.
+    const absl::Status copied =
+        passes > 0 ? shares_.await_copies() : absl::OkStatus();
+    if (copied.ok()) {
+      wanted = exchange_wishes(mine);
+    } else {
+      wanted = copied;
+    }
   }
   if (!wanted.ok()) return fail(wanted.status());
+  vouched_pass_ = passes;
   // It comes from the other ranks.
   const int rings = protocol_.components();
   if (!wanted->empty() && wanted->back() >= rings) {
@@ -210,12 +213,14 @@ absl::StatusOr<std::vector<int>> PassEngine::exchange_wishes(int mine) {
 
 void PassEngine::gather(const PassProtocol::Work& work) {
   protocol_.begin_gather();
+  is_settled_ = false;
   absl::Status status;
   {
     MutexUnlock unlock(&mutex_);
     status = give_gather(work);
   }
   if (!status.ok()) return fail(status);
+  stats_.gathered_bytes += image_of(work).gathered_bytes();
   protocol_.end_gather();
   changed_.notify_all();
 }
@@ -224,58 +229,30 @@ absl::Status PassEngine::give_gather(const PassProtocol::Work& work) {
   const Stream stream = gather_stream_.get();
   const BlockImage& image = image_of(work);
   Slot& slot = slots_[static_cast<size_t>(work.slot)];
-  ShareSlot& share = shares_[share_];
   fault_point("pass_gather");
-  if (!share_is_copied_) RETURN_IF_ERROR(copy_share(image));
+  if (!shares_.is_copied()) RETURN_IF_ERROR(shares_.copy(image));
   if (slot.was_used) RETURN_IF_ERROR(device_.wait(stream, slot.last_use));
   slot.was_used = false;
-  RETURN_IF_ERROR(device_.wait(stream, share.copied));
-  RETURN_IF_ERROR(group_.weights->all_gather(stream, share.data, slot.data,
+  RETURN_IF_ERROR(shares_.begin_gather(stream));
+  RETURN_IF_ERROR(group_.weights->all_gather(stream, shares_.share(), slot.data,
                                              image.host_bytes()));
   RETURN_IF_ERROR(device_.record(slot.ready, stream));
-  RETURN_IF_ERROR(device_.record(share.gathered, stream));
-  share.was_used = true;
-  share_ = (share_ + 1) % shares_.size();
-  share_is_copied_ = false;
+  RETURN_IF_ERROR(shares_.end_gather(stream));
   return group_.weights->status();
 }
 
 bool PassEngine::copy_ahead() {
   const PassProtocol::Work coming = protocol_.coming();
-  if (share_is_copied_ || coming.kind == PassProtocol::WorkKind::kNothing) {
+  if (shares_.is_copied() || coming.kind == PassProtocol::WorkKind::kNothing) {
     return false;
   }
   absl::Status status;
   {
     MutexUnlock unlock(&mutex_);
-    status = copy_share(image_of(coming));
+    status = shares_.copy(image_of(coming));
   }
   if (!status.ok()) fail(status);
   return true;
-}
-
-absl::Status PassEngine::copy_share(const BlockImage& image) {
-  const Stream stream = copy_stream_.get();
-  ShareSlot& share = shares_[share_];
-  if (share.was_used) RETURN_IF_ERROR(device_.wait(stream, share.gathered));
-  share.was_used = false;
-  {
-    MutexLock lock(&copies_mutex_);
-    RETURN_IF_ERROR(copies_.begin(stream));
-  }
-  RETURN_IF_ERROR(
-      device_.copy_async(stream, {CopyKind::kHostToDevice, share.data,
-                                  image.host_data(), image.host_bytes()}));
-  RETURN_IF_ERROR(device_.record(share.copied, stream));
-  share_is_copied_ = true;
-  {
-    MutexLock lock(&copies_mutex_);
-    RETURN_IF_ERROR(copies_.end(stream, image.host_bytes()));
-  }
-  MutexLock lock(&mutex_);
-  stats_.h2d_bytes += image.host_bytes();
-  stats_.gathered_bytes += image.gathered_bytes();
-  return absl::OkStatus();
 }
 
 void PassEngine::yield(const PassProtocol::Work& work) {
@@ -283,11 +260,30 @@ void PassEngine::yield(const PassProtocol::Work& work) {
   absl::Status status;
   {
     MutexUnlock unlock(&mutex_);
-    status = device_.synchronize(slots_[static_cast<size_t>(work.slot)].ready);
+    status = ask_about_gathers(
+        device_.synchronize(slots_[static_cast<size_t>(work.slot)].ready));
   }
   if (!status.ok()) return fail(status);
   protocol_.yield(pass);
   changed_.notify_all();
+}
+
+// The next wave's first gather would wait as long.
+void PassEngine::settle() {
+  absl::Status status;
+  {
+    MutexUnlock unlock(&mutex_);
+    status = ask_about_gathers(shares_.await_gathers());
+  }
+  if (!status.ok()) return fail(status);
+  is_settled_ = true;
+  changed_.notify_all();
+}
+
+absl::Status PassEngine::ask_about_gathers(const absl::Status& ended) {
+  RETURN_IF_ERROR(ended);
+  RETURN_IF_ERROR(group_.weights->status());
+  return device_.status();
 }
 
 void PassEngine::fail(const absl::Status& status) {
@@ -351,6 +347,7 @@ absl::Status PassEngine::enter_pass(size_t ring) {
   changed_.notify_all();
   RETURN_IF_ERROR(wait_until(
       [this]() REQUIRES_LOCK(mutex_) { return protocol_.is_granted(); }));
+  computed_pass_ = protocol_.granted_pass();
   bound_ring_ = ring;
   is_first_block_ = true;
   return absl::OkStatus();
@@ -418,6 +415,23 @@ void PassEngine::withdraw() {
   changed_.notify_all();
 }
 
+absl::Status PassEngine::check() {
+  FERRY_CHECK(!is_bound_);
+  MutexLock lock(&mutex_);
+  if (vouched_pass_ < computed_pass_) {
+    // Another pass may come before the vote, and must not wait for this rank.
+    protocol_.withdraw();
+    changed_.notify_all();
+  }
+  RETURN_IF_ERROR(wait_until([this]() REQUIRES_LOCK(mutex_) {
+    return vouched_pass_ >= computed_pass_;
+  }));
+  absl::Status status = group_.control->status();
+  status.Update(group_.weights->status());
+  if (!status.ok()) fail(status);
+  return failure_;
+}
+
 absl::Status PassEngine::begin_timing() {
   ASSIGN_OR_RETURN(runs_, StreamTimer::create(device_, kTimedBlocks));
   return absl::OkStatus();
@@ -439,10 +453,10 @@ PassEngine::Stats PassEngine::stats() {
   Stats stats = stats_;
   stats.first_block_stall = first_waits_.time();
   stats.exposed_stall = first_waits_.time() + waits_.time();
-  MutexLock copies_lock(&copies_mutex_);
-  (void)copies_.collect();
-  stats.timed_h2d_bytes = copies_.amount();
-  stats.h2d_time = copies_.time();
+  const ShareCopies::Stats copies = shares_.stats();
+  stats.h2d_bytes = copies.h2d_bytes;
+  stats.timed_h2d_bytes = copies.timed_h2d_bytes;
+  stats.h2d_time = copies.h2d_time;
   return stats;
 }
 

@@ -15,6 +15,7 @@
 #include "offload/distributed/pass_predictor.h"
 #include "offload/distributed/pass_protocol.h"
 #include "offload/distributed/rank_group.h"
+#include "offload/distributed/share_copies.h"
 #include "offload/forward_output.h"
 #include "offload/stream_timer.h"
 #include "offload/wave_participant.h"
@@ -45,7 +46,15 @@ namespace ferry {
 // all rings use. In the steady state nothing is allocated, and the host does
 // not wait for the device; the step thread waits for the host of its rank when
 // it is ahead of the transport thread. A rank that does not compute waits for
-// it once in a pass, before it gives the pass up.
+// it once in a pass, before it gives the pass up. When a wave has ended, the
+// transport thread waits for the last gather.
+//
+// A copy or a gather that fails may end like any other, with bytes that are not
+// the block's. So a rank votes when all shares that it sent have arrived on its
+// device, and the device says that they did: a vote that has ended vouches for
+// the copies of all ranks. For its gathers each rank asks the group: the
+// transport thread with each gather and after each wait, who has computed by
+// check(), which asks for both.
 //
 //   created ──start()──► running ──leave(), stop()──► stopped
 //                          └─error─► failed: every call says why; stop() is
@@ -53,9 +62,8 @@ namespace ferry {
 //
 // Ownership: owns its memory and thread; refers to the device, the group and
 //   the images, which outlive it.
-// Threads: as WaveParticipant; stop() from any thread. All else belongs to the
-// worker's step
-//   thread, whose current stream is the compute stream, always the same one.
+// Threads: as WaveParticipant; stop() from any thread. All else: the worker's
+//   step thread, whose current stream is the compute stream, always the same.
 // Errors: FAILED_PRECONDITION, a block that runs again or backwards inside of
 //   a pass: this request cannot go on, the next one can. What the group or the
 //   device says ends the engine, on this rank and, by way of the group, on all.
@@ -85,7 +93,8 @@ class PassEngine final : public WaveParticipant {
   };
   // Of slots for blocks whose shares are of `share_bytes` at most.
   static int64_t device_bytes(int slots, int ranks, int64_t share_bytes) {
-    return (int64_t{slots} * ranks + kShareSlots) * share_bytes;
+    return (int64_t{slots} * ranks + int64_t{ShareCopies::kSlots}) *
+           share_bytes;
   }
   // Reserves them.
   static absl::StatusOr<std::unique_ptr<PassEngine>> create(
@@ -117,14 +126,20 @@ class PassEngine final : public WaveParticipant {
   // ended, or was abandoned.
   void withdraw() EXCLUDES_LOCK(mutex_);
 
+  // Whether all blocks that this rank computed with were what they should be.
+  // Blocks until all ranks have voted after its last pass; a prediction is
+  // given up for that. An error ends the engine. REQUIRES: nothing is bound.
+  absl::Status check() EXCLUDES_LOCK(mutex_);
+
   // Times the blocks that run on the compute stream from now on, each from when
   // its weights are there. Two events for each block, which otherwise none has.
   absl::Status begin_timing();
   // Those that have ended.
   Runs end_timing();
 
-  // Ends the transport thread when no wave is open. Blocks until then: every
-  // rank withdraws and leaves. The group can still be used.
+  // Ends the transport thread when no wave is open and all gathers have ended
+  // well. Blocks until then: every rank withdraws and leaves. The group can
+  // still be used.
   absl::Status leave() EXCLUDES_LOCK(mutex_);
   // Ends it at once, and with it the group.
   void stop() EXCLUDES_LOCK(mutex_);
@@ -137,8 +152,6 @@ class PassEngine final : public WaveParticipant {
   Stats stats() EXCLUDES_LOCK(mutex_);
 
  private:
-  static constexpr int kShareSlots = 2;
-
   // A handle's owner is told by the protocol: the transport thread from
   // begin_gather() to end_gather(), the step thread from begin_use() to
   // end_use().
@@ -149,17 +162,9 @@ class PassEngine final : public WaveParticipant {
     // Whether last_use is to be waited for.
     bool was_used = false;
   };
-  // The transport thread's.
-  struct ShareSlot {
-    char* data = nullptr;
-    Event copied;
-    Event gathered;
-    // Whether gathered is to be waited for.
-    bool was_used = false;
-  };
 
   PassEngine(Device& device, RankGroup& group)
-      : device_(device), group_(group), protocol_({1}, 1) {}
+      : device_(device), group_(group), shares_(device), protocol_({1}, 1) {}
 
   absl::Status reserve(int slots, int64_t share_bytes);
 
@@ -176,8 +181,11 @@ class PassEngine final : public WaveParticipant {
   // Copies the share of the coming gather, if there is one and that was not
   // done; returns whether it did.
   bool copy_ahead() REQUIRES_LOCK(mutex_);
-  absl::Status copy_share(const BlockImage& image);
   void yield(const PassProtocol::Work& work) REQUIRES_LOCK(mutex_);
+  // Waits until all gathers have ended, and asks how.
+  void settle() REQUIRES_LOCK(mutex_);
+  // How the gathers went that have ended when this has.
+  absl::Status ask_about_gathers(const absl::Status& ended);
   const BlockImage& image_of(const PassProtocol::Work& work) const {
     return *rings_[static_cast<size_t>(work.component)]
                 .blocks[static_cast<size_t>(work.block)];
@@ -200,17 +208,12 @@ class PassEngine final : public WaveParticipant {
   RankGroup& group_;
   // Constant after start().
   std::vector<Ring> rings_;
-  StreamLease copy_stream_;
   StreamLease gather_stream_;
   DeviceArena memory_;
   std::vector<Slot> slots_;
-  std::vector<ShareSlot> shares_;
+  // The transport thread's.
+  ShareCopies shares_;
   std::thread transport_;
-
-  // The transport thread's. The share slot of the coming gather, and whether
-  // its share was copied.
-  size_t share_ = 0;
-  bool share_is_copied_ = false;
 
   // The step thread's.
   PassPredictor predictor_;
@@ -230,15 +233,18 @@ class PassEngine final : public WaveParticipant {
   PassProtocol protocol_ GUARDED_BY(mutex_);
   bool is_started_ GUARDED_BY(mutex_) = false;
   bool is_stopping_ GUARDED_BY(mutex_) = false;
+  // No gather was given since the transport thread asked how they ended.
+  bool is_settled_ GUARDED_BY(mutex_) = true;
+  // Passes whose copies all ranks vouch for; the last one that this rank
+  // computed.
+  int64_t vouched_pass_ GUARDED_BY(mutex_) = 0;
+  int64_t computed_pass_ GUARDED_BY(mutex_) = 0;
   absl::Status failure_ GUARDED_BY(mutex_);
   // Counters only; the timers have the times.
   Stats stats_ GUARDED_BY(mutex_);
 
   Mutex wanted_mutex_;
   WaveWanted wave_wanted_ GUARDED_BY(wanted_mutex_);
-
-  Mutex copies_mutex_;
-  StreamTimer copies_ GUARDED_BY(copies_mutex_);
 };
 
 }  // namespace ferry

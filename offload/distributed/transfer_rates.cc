@@ -139,6 +139,8 @@ class Measurement {
     for (int i = 0; i < kInFlight; ++i) status.Update(work());
     status.Update(device_.record(end_, stream));
     status.Update(device_.synchronize(stream));
+    status.Update(group_.weights->status());
+    status.Update(device_.status());
     RETURN_IF_ERROR(status);
     ASSIGN_OR_RETURN(const std::optional<absl::Duration> took,
                      device_.elapsed(start_, end_));

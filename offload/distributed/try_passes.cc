@@ -10,7 +10,6 @@
 #include "platform/base/check.h"
 #include "platform/base/status_macros.h"
 #include "platform/device/device.h"
-#include "platform/device/memory_info.h"
 #include "platform/distributed/host_communicator.h"
 
 namespace ferry {
@@ -24,10 +23,9 @@ absl::Duration time_of_pass(const PassEngine::Runs& runs, int64_t pass_bytes) {
 }
 
 // The error after which this rank can do nothing any more.
-absl::Status find_loss(const RankGroup& group, const Device& device) {
-  RETURN_IF_ERROR(group.control->status());
-  RETURN_IF_ERROR(group.weights->status());
-  return device.memory_info().status();
+absl::Status find_loss(PassEngine& engine) {
+  RETURN_IF_ERROR(engine.check());
+  return engine.device().status();
 }
 
 }  // namespace
@@ -52,8 +50,8 @@ absl::StatusOr<TriedPasses> try_passes(PassEngine& engine,
   }
   // Others may still make passes, which the control group votes on.
   HostCommunicator& ranks = *group.choice;
-  RETURN_IF_ERROR(vote_on_start(ranks, group.start_timeout,
-                                find_loss(group, engine.device()), "is well"));
+  RETURN_IF_ERROR(
+      vote_on_start(ranks, group.start_timeout, find_loss(engine), "is well"));
   TriedPasses tried;
   tried.status = vote_on_start(ranks, group.start_timeout, ran, "ran");
   RETURN_IF_ERROR(ranks.status());

@@ -73,6 +73,14 @@ class Device : public ResourceOwner {
   virtual void empty_cache() = 0;
   virtual DeviceStats stats() const = 0;
 
+  // --- Whether it works
+
+  // Cheap; does not wait. OK while it works. Work that fails may end without a
+  // word: its events are complete, its bytes are what they were, and other
+  // calls go on. Whoever relies on work that has ended asks here before he says
+  // that it went well; so does synchronize() of the whole device.
+  [[nodiscard]] virtual absl::Status status() = 0;
+
   // --- Streams
 
   // Cheap. The stream of kernels that this thread launches.

@@ -41,7 +41,9 @@ class Communicator {
 
   // Returns at once. The first reason counts.
   virtual void abort(absl::string_view reason) = 0;
-  // OK while it can be used. Finds errors of work that has ended by now.
+  // OK while it can be used. Finds errors of work that has ended by now, which
+  // nothing else may tell: the stream goes on, and its events are complete.
+  // Whoever relies on gathered bytes asks before he says that all went well.
   virtual absl::Status status() = 0;
 };
 

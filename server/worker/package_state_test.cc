@@ -31,7 +31,7 @@ class Recorder final : public GenerationObserver {
   void on_progress(const v1::Progress& progress) override {
     step_ = progress.step();
   }
-  void on_preview(v1::Preview) override {}
+  absl::Status on_preview(v1::Preview) override { return absl::OkStatus(); }
   absl::Status on_output(const v1::OutputInfo&, std::string data) override {
     pictures.push_back(std::move(data));
     return absl::OkStatus();

@@ -23,7 +23,7 @@ class CountingObserver final : public GenerationObserver {
  public:
   bool is_cancelled() override { return cancel; }
   void on_progress(const v1::Progress&) override {}
-  void on_preview(v1::Preview) override {}
+  absl::Status on_preview(v1::Preview) override { return absl::OkStatus(); }
   absl::Status on_output(const v1::OutputInfo& info,
                          std::string data) override {
     EXPECT_EQ(info.size_bytes(), static_cast<int64_t>(data.size()));

@@ -22,10 +22,11 @@ void QueueObserver::on_progress(const v1::Progress& progress) {
   queue_.push(std::move(event));
 }
 
-void QueueObserver::on_preview(v1::Preview preview) {
+absl::Status QueueObserver::on_preview(v1::Preview preview) {
   RunGenerationResponse event;
   *event.mutable_preview() = std::move(preview);
   queue_.push(std::move(event));
+  return absl::OkStatus();
 }
 
 absl::Status QueueObserver::on_output(const v1::OutputInfo& info,

@@ -22,7 +22,7 @@ class QueueObserver final : public GenerationObserver {
 
   bool is_cancelled() override;
   void on_progress(const v1::Progress& progress) override;
-  void on_preview(v1::Preview preview) override;
+  absl::Status on_preview(v1::Preview preview) override;
   absl::Status on_output(const v1::OutputInfo& info, std::string data) override;
 
  private:

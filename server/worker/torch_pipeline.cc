@@ -9,7 +9,8 @@
 #include "platform/base/error_info.h"
 #include "platform/base/logging.h"
 #include "platform/base/status_macros.h"
-#include "server/worker/last_step_observer.h"
+#include "platform/device/device.h"
+#include "server/worker/offload_observer.h"
 #include "server/worker/offload_report.h"
 
 namespace ferry {
@@ -39,7 +40,7 @@ absl::StatusOr<bool> TorchPipeline::start(bool warm_up) {
   const absl::Status thrown =
       call_torch("offload", [&] { started = try_start(warm_up); });
   if (!thrown.ok()) started = thrown;
-  if (!started.ok()) return explain(started.status());
+  if (!started.ok()) return explain_start(started.status());
   return started;
 }
 
@@ -74,9 +75,10 @@ absl::Status TorchPipeline::enable_offload() {
 }
 
 absl::Status TorchPipeline::run_smallest_request() {
-  const absl::Status status = parts_.pipeline->warm_up();
-  if (parts_.choice.backend != nullptr) parts_.choice.backend->end_generation();
-  return status;
+  absl::Status status = parts_.pipeline->warm_up();
+  if (parts_.choice.backend == nullptr) return status;
+  parts_.choice.backend->end_generation();
+  return status.ok() ? parts_.choice.backend->check() : status;
 }
 
 absl::StatusOr<GenerationReport> TorchPipeline::generate(
@@ -85,7 +87,9 @@ absl::StatusOr<GenerationReport> TorchPipeline::generate(
   const absl::Status thrown = call_torch(
       "generation", [&] { report = generate_timed(spec, observer); });
   if (!thrown.ok()) report = thrown;
-  if (!report.ok()) return explain(report.status());
+  if (report.ok()) return report;
+  // Whatever went wrong: wrong bytes can look like anything.
+  RETURN_IF_ERROR(find_loss());
   return report;
 }
 
@@ -96,7 +100,7 @@ absl::StatusOr<GenerationReport> TorchPipeline::generate_timed(
   }
   OffloadBackend& backend = *parts_.choice.backend;
   const OffloadStats before = backend.stats();
-  LastStepObserver with_backend(backend, observer);
+  OffloadObserver with_backend(backend, observer);
   absl::StatusOr<GenerationReport> report =
       parts_.pipeline->generate(spec, with_backend);
   backend.end_generation();
@@ -113,24 +117,35 @@ v1::Pipeline TorchPipeline::description() const {
   return description;
 }
 
-// The error; kDeviceFailed or kGroupFailed when the device or the group has
-// failed, be that its cause or not. Who met a failed device may have been
-// LibTorch, so it is asked. A simulated device fails when a gather does, and
-// then the group is the reason.
-absl::Status TorchPipeline::explain(const absl::Status& error) const {
-  if (parts_.group != nullptr &&
-      (absl::IsUnavailable(error) || absl::IsDeadlineExceeded(error))) {
+// kDeviceFailed or kGroupFailed. Who met a failed device may have been
+// LibTorch, so it is asked.
+absl::Status TorchPipeline::find_loss() const {
+  if (parts_.group != nullptr) {
     const absl::Status group = parts_.group->status();
     if (!group.ok()) {
       return make_error(absl::StatusCode::kUnavailable, group.message(),
                         {kGroupFailed, {}});
     }
   }
-  if (parts_.platform->device() == nullptr) return error;
-  const absl::Status device = parts_.platform->memory_info().status();
-  if (!absl::IsInternal(device)) return error;
-  return make_error(absl::StatusCode::kInternal, device.message(),
+  return find_device_loss();
+}
+
+absl::Status TorchPipeline::find_device_loss() const {
+  Device* const device = parts_.platform->device();
+  if (device == nullptr) return absl::OkStatus();
+  const absl::Status status = device->status();
+  if (status.ok()) return status;
+  return make_error(absl::StatusCode::kInternal, status.message(),
                     {kDeviceFailed, {}});
+}
+
+// A rank that leaves with an error of its own, of which all know, fails the
+// group too: that error counts then.
+absl::Status TorchPipeline::explain_start(const absl::Status& error) const {
+  const bool is_of_group =
+      absl::IsUnavailable(error) || absl::IsDeadlineExceeded(error);
+  RETURN_IF_ERROR(is_of_group ? find_loss() : find_device_loss());
+  return error;
 }
 
 // Once, when it is decided.

@@ -65,7 +65,11 @@ class TorchPipeline final : public LoadedPipeline {
   absl::Status run_smallest_request();
   absl::StatusOr<GenerationReport> generate_timed(
       const v1::GenerationSpec& spec, GenerationObserver& observer);
-  absl::Status explain(const absl::Status& error) const;
+  // Why the process can only end; OK if it need not.
+  absl::Status find_loss() const;
+  absl::Status find_device_loss() const;
+  // The error of a start, or what it comes from.
+  absl::Status explain_start(const absl::Status& error) const;
   void log_offload() const;
 
   Parts parts_;

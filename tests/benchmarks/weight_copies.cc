@@ -28,7 +28,9 @@ class QuietObserver final : public GenerationObserver {
  public:
   bool is_cancelled() override { return false; }
   void on_progress(const v1::Progress& /*progress*/) override {}
-  void on_preview(v1::Preview /*preview*/) override {}
+  absl::Status on_preview(v1::Preview /*preview*/) override {
+    return absl::OkStatus();
+  }
   absl::Status on_output(const v1::OutputInfo& info,
                          std::string /*data*/) override {
     sha256 = info.sha256();

@@ -60,6 +60,28 @@ TEST_F(DeviceFaultTest, AnotherWorkerTakesOver) {
               testing::HasSubstr("a fault point made a copy fail"));
 }
 
+// The first copy of a request, which brings back what methods write, and those
+// of its last steps.
+TEST_F(DeviceFaultTest, NoPictureIsMadeWithACopyThatWasLostInSilence) {
+  faults().arm("oom@silent_copy:1000000");
+  GenerateCall good(generation(), make_request());
+  EXPECT_FALSE(bytes_of(good).empty());
+  const int copies = faults().hits();
+  // Two slots are filled for the request that comes.
+  ASSERT_GT(copies, 5);
+  for (const int lost : {1, copies / 2, copies - 3, copies - 2}) {
+    SCOPED_TRACE(absl::StrCat("copy ", lost, " of ", copies));
+    const v1::Pipeline before = pipeline();
+    ReadinessWatch watch(daemon());
+    faults().arm(absl::StrCat("oom@silent_copy:", lost));
+    GenerateCall call(generation(), make_request());
+    expect_worker_lost(call, kHow);
+    EXPECT_TRUE(call.outputs().empty());
+    faults().disarm();
+    expect_replaced(watch, before);
+  }
+}
+
 // It is not the package's fault, so it is not final.
 TEST_F(DeviceFaultTest, AlsoWhenItFailsInTheLoad) {
   const v1::Pipeline before = pipeline();

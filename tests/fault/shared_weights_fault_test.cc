@@ -201,6 +201,32 @@ TEST_F(MeasuredPassesFaultTest, AreNotWorthItWhereRanksChoose) {
   }
 }
 
+class SilentFailureTest : public SharedWeightsFixture,
+                          public ::testing::WithParamInterface<std::string> {};
+
+// Of the last steps, on whichever rank it is.
+TEST_P(SilentFailureTest, EndsTheGroupAndMakesNoPicture) {
+  Daemon& daemon = start_ready(options());
+  faults_.arm(absl::StrCat("oom@", GetParam(), ":1000000"));
+  GenerateCall good(daemon.generation(), request_of_steps(4));
+  ASSERT_TRUE(good.finish().ok()) << describe(good.finish());
+  const int hits = faults_.hits();
+  ASSERT_GT(hits, 8);
+  for (const int lost : {hits - 5, hits - 1, hits}) {
+    SCOPED_TRACE(absl::StrCat(GetParam(), " ", lost, " of ", hits));
+    const int64_t generation = daemon.get_pipeline(kPipeline).generation();
+    faults_.arm(absl::StrCat("oom@", GetParam(), ":", lost));
+    GenerateCall call(daemon.generation(), request_of_steps(4));
+    expect_worker_lost(call, "exited with code ");
+    EXPECT_TRUE(call.outputs().empty());
+    faults_.disarm();
+    expect_next_group_serves(daemon, generation, kRanks);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, SilentFailureTest,
+                         Values("device_gather", "silent_copy"));
+
 class SlowRankTest : public SharedWeightsFixture,
                      public ::testing::WithParamInterface<std::string> {};
 

@@ -34,7 +34,7 @@ class OutputObserver final : public GenerationObserver {
  public:
   bool is_cancelled() override { return cancel; }
   void on_progress(const v1::Progress&) override {}
-  void on_preview(v1::Preview) override {}
+  absl::Status on_preview(v1::Preview) override { return absl::OkStatus(); }
   absl::Status on_output(const v1::OutputInfo&, std::string data) override {
     output += data;
     return absl::OkStatus();

@@ -56,6 +56,8 @@ class CudaDevice final : public Device {
                                           absl::string_view label) override;
   void empty_cache() override;
   DeviceStats stats() const override;
+  // CUDA tells of work that failed in whatever is called next.
+  absl::Status status() override { return memory_info().status(); }
 
   Stream current_stream() const override;
   Stream exchange_current_stream(Stream stream) override;

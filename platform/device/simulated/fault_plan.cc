@@ -26,6 +26,8 @@ absl::string_view name_of(FaultPoint point) {
       return "synchronization";
     case FaultPoint::kCopyRun:
       return "run of a copy";
+    case FaultPoint::kCopySilent:
+      return "run of a copy, in silence,";
   }
   return "";
 }

@@ -25,6 +25,10 @@ enum class FaultPoint {
   // The copy is accepted and fails while it runs: the device has failed, and
   // every later call says so.
   kCopyRun,
+  // The copy is accepted and ends, but its bytes do not arrive: of all calls,
+  // only Device::status() and synchronize() of the device tell. From then on
+  // the device has failed.
+  kCopySilent,
 };
 
 // The faults of one device: which call fails, which copy is slow. For tests.
@@ -46,7 +50,7 @@ class FaultPlan {
   absl::Duration copy_delay() EXCLUDES_LOCK(mutex_);
 
  private:
-  static constexpr size_t kPoints = 9;
+  static constexpr size_t kPoints = 10;
   struct Counter {
     int64_t calls = 0;
     int64_t fails_at = 0;

@@ -69,9 +69,9 @@ AccessType use_type(AccessKind kind) {
 }
 
 // A fault point that would be out of memory makes the copy fail while it runs.
-absl::Status fault_of_copy() {
+absl::Status fault_of_copy(const char* point) {
   try {
-    fault_point("device_copy");
+    fault_point(point);
   } catch (const std::bad_alloc&) {
     return absl::InternalError("a fault point made a copy fail");
   }
@@ -157,7 +157,7 @@ absl::Status SimulatedDevice::synchronize() {
   engine_.await_all();
   MutexLock lock(&mutex_);
   checker_.join_host(clock);
-  RETURN_IF_ERROR(engine_.error());
+  RETURN_IF_ERROR(engine_.status());
   return std::exchange(kept_error_, absl::OkStatus());
 }
 
@@ -305,7 +305,8 @@ absl::StatusOr<Point> SimulatedDevice::give_copy(Stream stream,
                                                  bool* blocks) {
   RETURN_IF_ERROR(check_usable(stream));
   RETURN_IF_ERROR(faults_.hit(FaultPoint::kCopy));
-  const absl::Status fault = fault_of_copy();
+  const absl::Status fault = fault_of_copy("device_copy");
+  const absl::Status silent_fault = fault_of_copy("silent_copy");
   MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(const PlacedCopy placed, place(copy));
   const bool reads_host = copy.kind == CopyKind::kHostToDevice;
@@ -330,6 +331,8 @@ absl::StatusOr<Point> SimulatedDevice::give_copy(Stream stream,
   operation.data = copy.destination;
   operation.fault = faults_.hit(FaultPoint::kCopyRun);
   operation.fault.Update(fault);
+  operation.silent_fault = faults_.hit(FaultPoint::kCopySilent);
+  operation.silent_fault.Update(silent_fault);
   operation.delay = faults_.copy_delay();
   count(placed);
   *blocks = placed.is_pageable;

@@ -66,6 +66,7 @@ class SimulatedDevice final : public Device {
   // There is no allocator that caches.
   void empty_cache() override {}
   DeviceStats stats() const override;
+  absl::Status status() override { return engine_.status(); }
 
   Stream current_stream() const override;
   Stream exchange_current_stream(Stream stream) override;

@@ -50,6 +50,9 @@ class FaultTest : public testing::Test {
         {CopyKind::kHostToDevice, slot_.data(), image_.data(), kBytes});
   }
 
+  // What a copy brings: an arena is filled with zeros.
+  static char image_byte() { return 0; }
+
   // `call` works, fails once, and works again.
   template <typename Call>
   void expect_second_fails(FaultPoint point, absl::StatusCode code,
@@ -158,6 +161,34 @@ TEST_F(FaultTest, WhoWaitsForACopyThatFailsLearnsIt) {
   const absl::Status status =
       recorded.ok() ? device_.wait(device_.current_stream(), event_) : recorded;
   EXPECT_EQ(status.message(), "fault switch: run of a copy number 1 fails");
+}
+
+// As some errors of a GPU are: the stream goes on, and so does the host.
+TEST_F(FaultTest, ACopyThatFailsInSilenceIsToldToWhoAsks) {
+  const Stream compute = device_.current_stream();
+  ASSERT_TRUE(load().ok());
+  ASSERT_TRUE(device_.synchronize().ok());
+  device_.faults().fail(FaultPoint::kCopySilent, 1);
+  ASSERT_TRUE(load().ok());
+  ASSERT_TRUE(device_.record(event_, lease_.get()).ok());
+  ASSERT_TRUE(device_.wait(compute, event_).ok());
+  EXPECT_TRUE(*device_.query(event_));
+  EXPECT_TRUE(device_.synchronize(event_).ok());
+  EXPECT_TRUE(device_.synchronize(lease_.get()).ok());
+  EXPECT_TRUE(device_.memory_info().ok());
+  EXPECT_NE(slot_.data()[0], image_byte());
+  const absl::Status status = device_.status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(status.message(),
+            "fault switch: run of a copy, in silence, number 2 fails");
+  EXPECT_EQ(load(), status);
+  EXPECT_EQ(device_.synchronize(event_), status);
+}
+
+TEST_F(FaultTest, ToSynchronizeWithAllOfADeviceIsToAsk) {
+  device_.faults().fail(FaultPoint::kCopySilent, 1);
+  ASSERT_TRUE(load().ok());
+  EXPECT_FALSE(device_.synchronize().ok());
 }
 
 TEST_F(FaultTest, WorkThatFailsEndsTheDevice) {

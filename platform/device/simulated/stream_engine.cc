@@ -176,6 +176,12 @@ absl::Status StreamEngine::error() const {
   return error_;
 }
 
+absl::Status StreamEngine::status() {
+  MutexLock lock(&mutex_);
+  error_.Update(silent_error_);
+  return error_;
+}
+
 void StreamEngine::look_again() {
   MutexLock lock(&mutex_);
   clock_moved_.notify_all();
@@ -297,7 +303,8 @@ void StreamEngine::run_copy(StreamState& stream, const Operation& operation) {
   if (lead < kMaxSpin) announce_end(stream, times.end - lead);
   wait_until(times.end - lead, kSpin);
   if (!operation.fault.ok() && error_.ok()) error_ = operation.fault;
-  if (error_.ok()) move_bytes(copy);
+  silent_error_.Update(operation.silent_fault);
+  if (error_.ok() && operation.silent_fault.ok()) move_bytes(copy);
   wait_until(times.end, kSpin);
   stream.time = times.end;
   --busy_engines_;

@@ -49,7 +49,8 @@ using StreamWork = std::function<absl::Status(WorkTimes& times)>;
 //
 // Threads: thread-safe. Owns the streams' threads.
 // Errors: an operation that fails while it runs makes the device fail: error()
-// says so for ever, later copies do nothing, and waits still end.
+// says so for ever, later copies do nothing, and waits still end. One that
+// fails without a word does so when somebody has asked for status().
 class StreamEngine {
  public:
   // A place in a stream's work: its `sequence`-th operation, 0 for none.
@@ -67,9 +68,10 @@ class StreamEngine {
     Copy copy;
     const void* data = nullptr;
     absl::Duration given_at;
-    // kCopy: takes longer, or fails.
+    // kCopy: takes longer, or fails, with or without a word.
     absl::Duration delay;
     absl::Status fault;
+    absl::Status silent_fault;
     // kWait.
     Point dependency;
     // kRecord, kWait: the event. kRecord: which of its records.
@@ -115,6 +117,8 @@ class StreamEngine {
   std::optional<absl::Duration> recorded_at(int64_t event, int64_t record) const
       EXCLUDES_LOCK(mutex_);
   absl::Status error() const EXCLUDES_LOCK(mutex_);
+  // The same, and what failed without a word: error() says so from now on.
+  absl::Status status() EXCLUDES_LOCK(mutex_);
 
   // Looks at the clock again; for clocks that are moved by hand.
   void look_again() EXCLUDES_LOCK(mutex_);
@@ -198,6 +202,8 @@ class StreamEngine {
   double seconds_per_byte_ GUARDED_BY(mutex_) = 1e-10;
   std::vector<RecordTime> record_times_ GUARDED_BY(mutex_);
   absl::Status error_ GUARDED_BY(mutex_);
+  // Nobody has asked for it yet.
+  absl::Status silent_error_ GUARDED_BY(mutex_);
   bool stopping_ GUARDED_BY(mutex_) = false;
   // An operation ended, is about to, or an engine is free.
   CondVar progress_;

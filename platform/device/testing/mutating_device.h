@@ -86,6 +86,7 @@ class MutatingDevice final : public Device {
   }
   void empty_cache() override { device_.empty_cache(); }
   DeviceStats stats() const override { return device_.stats(); }
+  absl::Status status() override { return device_.status(); }
   Stream current_stream() const override { return device_.current_stream(); }
   Stream exchange_current_stream(Stream stream) override {
     return device_.exchange_current_stream(stream);

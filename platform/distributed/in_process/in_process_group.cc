@@ -137,7 +137,7 @@ void InProcessGroup::Meeting::suffer(int rank, const CallFault& fault,
         absl::UnavailableError(absl::StrCat("rank ", rank, " is gone")));
     return;
   }
-  const bool arrives = fault.kind == CallFault::Kind::kNone;
+  const bool arrives = fault.kind != CallFault::Kind::kNeverArrives;
   const Deadline delay(fault.delay);
   while (error_.ok() && !(arrives && delay.has_passed())) {
     if (deadline.has_passed()) {
@@ -251,7 +251,15 @@ class InProcessGroup::Member final : public HostCommunicator {
                                 absl::Duration timeout) {
     ++calls_;
     const CallFault fault = faults_ ? faults_(rank_, calls_) : CallFault{};
-    return meeting_->meet(rank_, call, fault, timeout);
+    if (fault.kind != CallFault::Kind::kLosesResult) {
+      return meeting_->meet(rank_, call, fault, timeout);
+    }
+    Meeting::Call lost = call;
+    lost.out = nullptr;
+    RETURN_IF_ERROR(meeting_->meet(rank_, lost, fault, timeout).status());
+    meeting_->fail(absl::UnavailableError(
+        absl::StrCat("rank ", rank_, " has lost what it was sent")));
+    return meeting_->error();
   }
 
   const std::shared_ptr<Meeting> meeting_;

@@ -19,6 +19,9 @@ struct CallFault {
     kNeverArrives,
     // The rank is gone, as if it had been killed.
     kFails,
+    // The others get what they should; of this rank's call nothing arrives, and
+    // it returns an error. The group has failed after it.
+    kLosesResult,
   };
   Kind kind = Kind::kNone;
   // The others see the call so much later.

@@ -3,14 +3,29 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <new>
 #include <utility>
 
+#include "platform/base/fault_point.h"
 #include "platform/base/status_macros.h"
 #include "platform/device/host_arena.h"
 #include "platform/distributed/deadline.h"
 #include "platform/distributed/gather_size.h"
 
 namespace ferry {
+namespace {
+
+// A fault point that would be out of memory makes the gather fail.
+absl::Status fault_of_gather() {
+  try {
+    fault_point("device_gather");
+  } catch (const std::bad_alloc&) {
+    return absl::UnavailableError("a fault point made a gather fail");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 SimulatedCommunicator::SimulatedCommunicator(
     SimulatedDevice& device, std::unique_ptr<HostCommunicator> host,
@@ -41,9 +56,9 @@ absl::Status SimulatedCommunicator::all_gather(Stream stream, const void* in,
       SimulatedDevice::Use{AccessKind::kWrite, out, bytes * size()}};
   const auto work = [gather](WorkTimes& times) {
     SimulatedCommunicator& owner = *gather->owner;
-    absl::Status status = owner.run(*gather, times);
+    owner.run(*gather, times);
     owner.give_back(gather);
-    return status;
+    return absl::OkStatus();
   };
   absl::Status given = device_.launch_timed(stream, uses, work);
   if (!given.ok()) {
@@ -55,18 +70,32 @@ absl::Status SimulatedCommunicator::all_gather(Stream stream, const void* in,
   return given;
 }
 
-absl::Status SimulatedCommunicator::run(const Gather& gather,
-                                        WorkTimes& times) {
-  if (options_.recorder == nullptr) return carry_out(gather, times);
-  options_.recorder->start(gather.number);
-  absl::Status status = carry_out(gather, times);
-  options_.recorder->end(gather.number, status);
-  return status;
+absl::Status SimulatedCommunicator::status() {
+  {
+    MutexLock lock(&mutex_);
+    RETURN_IF_ERROR(error_);
+  }
+  return host_->status();
+}
+
+void SimulatedCommunicator::run(const Gather& gather, WorkTimes& times) {
+  if (options_.recorder != nullptr) options_.recorder->start(gather.number);
+  const absl::Status status = carry_out(gather, times);
+  if (options_.recorder != nullptr) {
+    options_.recorder->end(gather.number, status);
+  }
+  if (status.ok()) return;
+  {
+    MutexLock lock(&mutex_);
+    error_.Update(status);
+  }
+  host_->abort(status.message());
 }
 
 absl::Status SimulatedCommunicator::carry_out(const Gather& gather,
                                               WorkTimes& times) {
   const Deadline deadline(options_.timeout);
+  RETURN_IF_ERROR(fault_of_gather());
   const bool is_timed =
       options_.gather_gbps > 0 || options_.latency > absl::ZeroDuration();
   if (is_timed) {

@@ -35,10 +35,11 @@ struct SimulatedCommunicatorOptions {
 // thread of its stream, as work of the device, through a HostCommunicator of
 // its own. The checker of orders sees what it reads and writes.
 //
-// Streams are transfer streams. A gather that fails makes the device fail, with
-// the gather's error. With a set rate or latency a gather ends when the last
-// rank has come to it, by set times, and the time has passed; or later, when
-// the host is slower. In the steady state no call allocates memory.
+// Streams are transfer streams. A gather that fails ends as others do, and
+// `out` has what it had: only status() tells, here and soon on the other ranks.
+// With a set rate or latency a gather ends when the last rank has come to it,
+// by set times, and the time has passed; or later, when the host is slower. In
+// the steady state no call allocates memory.
 //
 // Threads and ownership: as Communicator says.
 class SimulatedCommunicator final : public Communicator {
@@ -52,7 +53,7 @@ class SimulatedCommunicator final : public Communicator {
   absl::Status all_gather(Stream stream, const void* in, void* out,
                           int64_t bytes) override EXCLUDES_LOCK(mutex_);
   void abort(absl::string_view reason) override { host_->abort(reason); }
-  absl::Status status() override { return host_->status(); }
+  absl::Status status() override EXCLUDES_LOCK(mutex_);
 
  private:
   // A gather that is enqueued or running. It knows its owner so that the
@@ -68,7 +69,7 @@ class SimulatedCommunicator final : public Communicator {
 
   Gather* take() EXCLUDES_LOCK(mutex_);
   void give_back(Gather* gather) EXCLUDES_LOCK(mutex_);
-  absl::Status run(const Gather& gather, WorkTimes& times);
+  void run(const Gather& gather, WorkTimes& times) EXCLUDES_LOCK(mutex_);
   absl::Status carry_out(const Gather& gather, WorkTimes& times);
 
   // Constant after construction.
@@ -80,6 +81,8 @@ class SimulatedCommunicator final : public Communicator {
   std::vector<int64_t> starts_;
 
   Mutex mutex_;
+  // Of the first gather that failed.
+  absl::Status error_ GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Gather>> gathers_ GUARDED_BY(mutex_);
   std::vector<Gather*> unused_ GUARDED_BY(mutex_);
 };

@@ -53,7 +53,7 @@ class FakePipeline final : public LoadedPipeline {
       observer.on_progress(progress);
       const int interval = spec.preview().interval_steps();
       if (interval > 0 && step % interval == 0) {
-        observer.on_preview(make_preview(step));
+        RETURN_IF_ERROR(observer.on_preview(make_preview(step)));
       }
       options_.on_step(step);
     }

@@ -8,16 +8,19 @@
 #include "ferry/v1/job_event.pb.h"
 #include "offload/offload_backend.h"
 #include "pipelines/generation_observer.h"
+#include "platform/base/status_macros.h"
 
 namespace ferry {
 
 // Tells a backend when the last step of a denoising loop begins, and everything
-// to another observer.
+// to another observer. Pictures it passes on only when the backend says that
+// all went well that they were computed with; else that error ends the
+// generation.
 //
 // Ownership: refers to both. Threads: as GenerationObserver.
-class LastStepObserver final : public GenerationObserver {
+class OffloadObserver final : public GenerationObserver {
  public:
-  LastStepObserver(OffloadBackend& backend, GenerationObserver& observer)
+  OffloadObserver(OffloadBackend& backend, GenerationObserver& observer)
       : backend_(backend), observer_(observer) {}
 
   bool is_cancelled() override { return observer_.is_cancelled(); }
@@ -29,11 +32,13 @@ class LastStepObserver final : public GenerationObserver {
     }
     observer_.on_progress(progress);
   }
-  void on_preview(v1::Preview preview) override {
-    observer_.on_preview(std::move(preview));
+  absl::Status on_preview(v1::Preview preview) override {
+    RETURN_IF_ERROR(backend_.check());
+    return observer_.on_preview(std::move(preview));
   }
   absl::Status on_output(const v1::OutputInfo& info,
                          std::string data) override {
+    RETURN_IF_ERROR(backend_.check());
     return observer_.on_output(info, std::move(data));
   }
 
