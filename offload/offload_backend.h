@@ -72,7 +72,7 @@ class OffloadBackend {
   // an error the backend is of no use.
   // Blocks until the other ranks have said so of their part, which they do at a
   // pass's end; for the device it does not wait.
-  // REQUIRES: no component runs.
+  // Not in the middle of a component.
   [[nodiscard]] virtual absl::Status check() { return absl::OkStatus(); }
 
   // Cheap; does not wait for the device.
