@@ -126,6 +126,37 @@ TEST_F(PipelineTest, DescribesThePackage) {
   EXPECT_EQ(description.defaults().num_images(), 1);
 }
 
+// Its files have float16; results may round differently, the picture stays.
+TEST_F(PipelineTest, TheDemoComputesInEveryType) {
+  std::string expected;
+  for (const char* type : {"FLOAT32", "BFLOAT16", "FLOAT16"}) {
+    std::filesystem::remove_all(directory_);
+    std::filesystem::copy("pipelines/demo/package", directory_,
+                          std::filesystem::copy_options::recursive);
+    const std::filesystem::path manifest = directory_ / "ferry.txtpb";
+    std::ifstream file(manifest);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    std::filesystem::remove(manifest);
+    std::ofstream(manifest) << absl::StrReplaceAll(
+        text,
+        {{"COMPUTE_DTYPE_FLOAT32", absl::StrCat("COMPUTE_DTYPE_", type)}});
+    const auto pipeline = Pipeline::load(directory_, {});
+    ASSERT_TRUE(pipeline.ok()) << type << ": " << pipeline.status();
+    v1::GenerationSpec spec = make_spec(**pipeline);
+    spec.set_num_inference_steps(4);
+    const std::vector<std::string> pictures = generate(**pipeline, spec);
+    ASSERT_EQ(pictures.size(), 1) << type;
+    if (expected.empty()) expected = pictures[0];
+    ASSERT_EQ(pictures[0].size(), expected.size());
+    int64_t sum = 0;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      sum += std::abs(static_cast<unsigned char>(pictures[0][i]) -
+                      static_cast<unsigned char>(expected[i]));
+    }
+    EXPECT_LT(static_cast<double>(sum) / expected.size(), 16) << type;
+  }
+}
+
 TEST_F(PipelineTest, TellsStagesAndStepsInOrder) {
   const auto pipeline = load({});
   ASSERT_TRUE(pipeline.ok()) << pipeline.status();

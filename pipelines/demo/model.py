@@ -3,6 +3,7 @@
 Every module here is written so that torch.jit.script takes it as it is.
 """
 
+import dataclasses
 import math
 from typing import Dict, List, Optional
 
@@ -12,13 +13,22 @@ from torch import nn
 
 import vae
 
-WIDTH = 128
-HEADS = 4
-TEXT_BLOCKS = 2
-DIT_BLOCKS = 8
 TEXT_LENGTH = 16
 PAD_ID = 0
 EOS_ID = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """How large the networks are; as they stand, those of the demo."""
+
+    width: int = 128
+    heads: int = 4
+    text_blocks: int = 2
+    dit_blocks: int = 8
+
+
+SIZES = Sizes()
 
 
 def _frequencies(count: int, longest: float) -> torch.Tensor:
@@ -30,10 +40,10 @@ def _frequencies(count: int, longest: float) -> torch.Tensor:
 class Mlp(nn.Module):
     """Two linear layers, twice as wide in between."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.up = nn.Linear(WIDTH, 2 * WIDTH)
-        self.down = nn.Linear(2 * WIDTH, WIDTH)
+        self.up = nn.Linear(width, 2 * width)
+        self.down = nn.Linear(2 * width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.down(F.gelu(self.up(x), approximate="tanh"))
@@ -42,11 +52,11 @@ class Mlp(nn.Module):
 class Attention(nn.Module):
     """Multi-head self-attention. `mask` is true where a key may be seen."""
 
-    def __init__(self) -> None:
+    def __init__(self, sizes: Sizes) -> None:
         super().__init__()
-        self.heads = HEADS
-        self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
-        self.out = nn.Linear(WIDTH, WIDTH)
+        self.heads = sizes.heads
+        self.qkv = nn.Linear(sizes.width, 3 * sizes.width)
+        self.out = nn.Linear(sizes.width, sizes.width)
 
     def forward(self, x: torch.Tensor, mask: Optional[torch.Tensor]
                 ) -> torch.Tensor:
@@ -61,12 +71,12 @@ class Attention(nn.Module):
 class TextBlock(nn.Module):
     """A pre-norm transformer block."""
 
-    def __init__(self) -> None:
+    def __init__(self, sizes: Sizes) -> None:
         super().__init__()
-        self.norm1 = nn.LayerNorm(WIDTH)
-        self.attention = Attention()
-        self.norm2 = nn.LayerNorm(WIDTH)
-        self.mlp = Mlp()
+        self.norm1 = nn.LayerNorm(sizes.width)
+        self.attention = Attention(sizes)
+        self.norm2 = nn.LayerNorm(sizes.width)
+        self.mlp = Mlp(sizes.width)
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         x = x + self.attention(self.norm1(x), mask)
@@ -76,13 +86,15 @@ class TextBlock(nn.Module):
 class TextEncoder(nn.Module):
     """Token ids [batch, length] to vectors, zero where the prompt is padded."""
 
-    def __init__(self, vocabulary: int) -> None:
+    def __init__(self, vocabulary: int, sizes: Sizes = SIZES) -> None:
         super().__init__()
+        width = sizes.width
         self.pad_id = PAD_ID
-        self.token = nn.Embedding(vocabulary, WIDTH)
-        self.position = nn.Parameter(0.02 * torch.randn(TEXT_LENGTH, WIDTH))
-        self.blocks = nn.ModuleList(TextBlock() for _ in range(TEXT_BLOCKS))
-        self.norm = nn.LayerNorm(WIDTH)
+        self.token = nn.Embedding(vocabulary, width)
+        self.position = nn.Parameter(0.02 * torch.randn(TEXT_LENGTH, width))
+        self.blocks = nn.ModuleList(
+            TextBlock(sizes) for _ in range(sizes.text_blocks))
+        self.norm = nn.LayerNorm(width)
         nn.init.normal_(self.token.weight, std=0.5)
 
     def forward(self, input_ids: torch.Tensor) -> Dict[str, torch.Tensor]:
@@ -104,14 +116,15 @@ class DitBlock(nn.Module):
     its attention sees, scaled per channel by a gain of its own.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sizes: Sizes) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(WIDTH, elementwise_affine=False)
-        self.attention = Attention()
-        self.mlp = Mlp()
-        self.modulation = nn.Parameter(0.02 * torch.randn(6, WIDTH))
-        self.position_gain = nn.Parameter(torch.full((WIDTH,), 0.5))
-        self.register_buffer("frequencies", _frequencies(WIDTH // 4, 100.0),
+        width = sizes.width
+        self.norm = nn.LayerNorm(width, elementwise_affine=False)
+        self.attention = Attention(sizes)
+        self.mlp = Mlp(width)
+        self.modulation = nn.Parameter(0.02 * torch.randn(6, width))
+        self.position_gain = nn.Parameter(torch.full((width,), 0.5))
+        self.register_buffer("frequencies", _frequencies(width // 4, 100.0),
                              persistent=False)
 
     def _positions(self, height: int, width: int) -> torch.Tensor:
@@ -125,7 +138,8 @@ class DitBlock(nn.Module):
     def forward(self, x: torch.Tensor, modulation: torch.Tensor, height: int,
                 width: int) -> torch.Tensor:
         m = (modulation + self.modulation)[:, :, None]
-        positions = self._positions(height, width) * self.position_gain
+        positions = self._positions(height, width).to(x.dtype)
+        positions = positions * self.position_gain
         positions = F.pad(positions, (0, 0, 0, x.shape[1] - height * width))
         y = self.norm(x) * (1.0 + m[:, 1]) + m[:, 0] + positions
         x = x + m[:, 2] * self.attention(y, None)
@@ -136,20 +150,22 @@ class DitBlock(nn.Module):
 class Transformer(nn.Module):
     """Predicts the flow's velocity. `time` is 1 for noise, 0 for a picture."""
 
-    def __init__(self) -> None:
+    def __init__(self, sizes: Sizes = SIZES) -> None:
         super().__init__()
-        self.latent_in = nn.Linear(vae.LATENT_CHANNELS, WIDTH)
-        self.text_in = nn.Linear(WIDTH, WIDTH)
-        self.time_in = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.SiLU(),
-                                     nn.Linear(WIDTH, WIDTH))
-        self.pooled_in = nn.Linear(WIDTH, WIDTH)
-        self.modulation = nn.Sequential(nn.SiLU(), nn.Linear(WIDTH, 6 * WIDTH))
-        self.blocks = nn.ModuleList(DitBlock() for _ in range(DIT_BLOCKS))
-        self.norm_out = nn.LayerNorm(WIDTH, elementwise_affine=False)
+        width = sizes.width
+        self.latent_in = nn.Linear(vae.LATENT_CHANNELS, width)
+        self.text_in = nn.Linear(width, width)
+        self.time_in = nn.Sequential(nn.Linear(width, width), nn.SiLU(),
+                                     nn.Linear(width, width))
+        self.pooled_in = nn.Linear(width, width)
+        self.modulation = nn.Sequential(nn.SiLU(), nn.Linear(width, 6 * width))
+        self.blocks = nn.ModuleList(
+            DitBlock(sizes) for _ in range(sizes.dit_blocks))
+        self.norm_out = nn.LayerNorm(width, elementwise_affine=False)
         self.modulation_out = nn.Sequential(nn.SiLU(),
-                                            nn.Linear(WIDTH, 2 * WIDTH))
-        self.latent_out = nn.Linear(WIDTH, vae.LATENT_CHANNELS)
-        self.register_buffer("frequencies", _frequencies(WIDTH // 2, 10000.0),
+                                            nn.Linear(width, 2 * width))
+        self.latent_out = nn.Linear(width, vae.LATENT_CHANNELS)
+        self.register_buffer("frequencies", _frequencies(width // 2, 10000.0),
                              persistent=False)
         nn.init.zeros_(self.latent_out.weight)
         nn.init.zeros_(self.latent_out.bias)
@@ -158,8 +174,8 @@ class Transformer(nn.Module):
                 text: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
         height, width = latents.shape[2], latents.shape[3]
         angle = 1000.0 * time[:, None] * self.frequencies
-        condition = (self.time_in(torch.cat([angle.cos(), angle.sin()], 1))
-                     + self.pooled_in(pooled))
+        waves = torch.cat([angle.cos(), angle.sin()], 1).to(latents.dtype)
+        condition = self.time_in(waves) + self.pooled_in(pooled)
         modulation = self.modulation(condition).unflatten(1, [6, -1])
         picture = self.latent_in(latents.flatten(2).transpose(1, 2))
         x = torch.cat([picture, self.text_in(text)], 1)
@@ -181,7 +197,7 @@ class PictureDecoder(nn.Module):
 
     def forward(self, latents: torch.Tensor) -> torch.Tensor:
         latents = (latents * self.latent_std[:, None, None]
-                   + self.latent_mean[:, None, None])
+                   + self.latent_mean[:, None, None]).to(latents.dtype)
         return (self.decoder(latents) * 0.5 + 0.5).clamp(0.0, 1.0)
 
 

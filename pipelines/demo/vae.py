@@ -7,15 +7,15 @@ from torch import nn
 
 LATENT_CHANNELS = 8
 DOWNSAMPLE = 8
-_WIDTHS = (32, 64, 96)
+WIDTHS = (32, 64, 96)
 
 
 class Encoder(nn.Module):
     """Pictures in -1..1 to the mean and log variance of their latents."""
 
-    def __init__(self) -> None:
+    def __init__(self, widths: Tuple[int, int, int] = WIDTHS) -> None:
         super().__init__()
-        a, b, c = _WIDTHS
+        a, b, c = widths
         self.layers = nn.Sequential(
             nn.Conv2d(3, a, 3, 2, 1), nn.SiLU(),
             nn.Conv2d(a, b, 3, 2, 1), nn.SiLU(),
@@ -32,9 +32,9 @@ class Encoder(nn.Module):
 class Decoder(nn.Module):
     """Latents to pictures in -1..1 (not clamped)."""
 
-    def __init__(self) -> None:
+    def __init__(self, widths: Tuple[int, int, int] = WIDTHS) -> None:
         super().__init__()
-        a, b, c = _WIDTHS
+        a, b, c = widths
         self.layers = nn.Sequential(
             nn.Conv2d(LATENT_CHANNELS, c, 3, 1, 1), nn.SiLU(),
             nn.Conv2d(c, c, 3, 1, 1), nn.SiLU(),
@@ -50,10 +50,10 @@ class Decoder(nn.Module):
 class Vae(nn.Module):
     """Encoder, decoder and the latents' normalisation measured after training."""
 
-    def __init__(self) -> None:
+    def __init__(self, widths: Tuple[int, int, int] = WIDTHS) -> None:
         super().__init__()
-        self.encoder = Encoder()
-        self.decoder = Decoder()
+        self.encoder = Encoder(widths)
+        self.decoder = Decoder(widths)
         self.register_buffer("latent_mean", torch.zeros(LATENT_CHANNELS))
         self.register_buffer("latent_std", torch.ones(LATENT_CHANNELS))
 
