@@ -64,11 +64,8 @@ class DiffusionPipeline : public Pipeline {
   absl::StatusOr<GenerationReport> generate(
       const v1::GenerationSpec& spec, GenerationObserver& observer) override {
     TorchScope scope(options_.intra_op_threads);
-    absl::StatusOr<GenerationReport> report;
-    RETURN_IF_ERROR(call_torch("generation", [&] {
-      report = Generation(parts_, spec, observer).run();
-    }));
-    return report;
+    return call_torch("generation",
+                      [&] { return Generation(parts_, spec, observer).run(); });
   }
 
   OffloadableModule& offloadable_module() override {
@@ -206,12 +203,11 @@ absl::StatusOr<std::unique_ptr<Pipeline>> load_pipeline(
   set_deterministic_mode();
   TorchScope scope(options.intra_op_threads);
   // LibTorch can throw wherever it reads what an archive holds.
-  absl::StatusOr<PipelineParts> parts;
-  RETURN_IF_ERROR(call_torch(package.manifest.module(),
-                             [&] { parts = load_parts(package, options); }));
-  RETURN_IF_ERROR(parts.status());
+  ASSIGN_OR_RETURN(PipelineParts parts,
+                   call_torch(package.manifest.module(),
+                              [&] { return load_parts(package, options); }));
   auto pipeline =
-      std::make_unique<DiffusionPipeline>(*std::move(parts), options);
+      std::make_unique<DiffusionPipeline>(std::move(parts), options);
   if (options.warm_up) RETURN_IF_ERROR(pipeline->warm_up());
   return pipeline;
 }
@@ -221,10 +217,7 @@ absl::StatusOr<std::unique_ptr<Pipeline>> load_pipeline(
 absl::StatusOr<std::unique_ptr<Pipeline>> Pipeline::load(
     const std::filesystem::path& directory, const PipelineOptions& options) {
   // A lack of memory, too, is for the caller to report.
-  absl::StatusOr<std::unique_ptr<Pipeline>> pipeline;
-  RETURN_IF_ERROR(call_torch(
-      "load", [&] { pipeline = load_pipeline(directory, options); }));
-  return pipeline;
+  return call_torch("load", [&] { return load_pipeline(directory, options); });
 }
 
 }  // namespace ferry

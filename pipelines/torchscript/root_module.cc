@@ -99,12 +99,10 @@ class RootModule::Impl {
   }
 
   absl::Status begin_generation(int64_t seed) {
-    absl::Status status;
-    RETURN_IF_ERROR(call_torch("the package's state", [&] {
-      status = module_->reset_state();
+    return call_torch("the package's state", [&] {
       seed_generators(seed, device());
-    }));
-    return status;
+      return module_->reset_state();
+    });
   }
 
   // Runs a method; after an error the hooks are as between passes.
@@ -146,17 +144,14 @@ absl::StatusOr<std::unique_ptr<RootModule>> RootModule::load(
   auto root = read_archive(package / file);
   if (!root.ok()) return in_file(file, root.status());
   // Its errors name the files themselves.
-  absl::Status weights;
   RETURN_IF_ERROR(call_torch("weights", [&] {
-    weights = attach_weights(package, options.weights, options.compute_dtype,
-                             file, *root);
+    return attach_weights(package, options.weights, options.compute_dtype, file,
+                          *root);
   }));
-  RETURN_IF_ERROR(weights);
   auto impl = std::make_unique<Impl>(*std::move(root));
   // LibTorch throws where an archive's objects are not what they say.
-  absl::Status status;
-  status.Update(call_torch("cannot be prepared",
-                           [&] { status = impl->prepare(options); }));
+  const absl::Status status =
+      call_torch("cannot be prepared", [&] { return impl->prepare(options); });
   if (!status.ok()) return in_file(file, status);
   return std::unique_ptr<RootModule>(new RootModule(std::move(impl)));
 }

@@ -55,7 +55,7 @@ class PipelineDirectory {
   void add_listener(Listener listener) EXCLUDES_LOCK(mutex_);
 
  private:
-  // REQUIRES: `name` was added.
+  // Ends the process unless `name` was added.
   v1::Pipeline& pipeline_locked(const std::string& name) REQUIRES_LOCK(mutex_);
 
   mutable Mutex mutex_;

@@ -33,7 +33,8 @@ class Rank {
   // its group is lost: UNAVAILABLE with reason WORKER_LOST; the rank is useless
   // from then on and must be given no other job, since it is removed a moment
   // later only. Errors of the worker come through as they are.
-  // REQUIRES: no other run() of this rank is in progress.
+  // No other run() of this rank may be in progress: what implements it ends the
+  // process if one is.
   virtual absl::StatusOr<worker::v1::GenerationSummary> run(
       const worker::v1::RunGenerationRequest& request, RankEvents& events) = 0;
 

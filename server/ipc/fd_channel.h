@@ -17,7 +17,7 @@ namespace ferry {
 // Threads: free functions; channels and servers are thread-safe.
 
 // Makes the client's end. From then on `socket` does not block.
-// REQUIRES: socket.valid().
+// REQUIRES: socket.valid(), as of serve_over_fd().
 std::shared_ptr<grpc::Channel> channel_over_fd(UniqueFd socket);
 
 // Raises the limits of a server that will serve on a socket pair. The default,
@@ -25,7 +25,6 @@ std::shared_ptr<grpc::Channel> channel_over_fd(UniqueFd socket);
 void set_fd_server_limits(grpc::ServerBuilder& builder);
 
 // Serves the client at the other end. From then on `socket` does not block.
-// REQUIRES: socket.valid().
 void serve_over_fd(grpc::Server& server, UniqueFd socket);
 
 }  // namespace ferry

@@ -98,5 +98,17 @@ TEST(WorkerHelloTest, TheAnswerIsOneLine) {
   }
 }
 
+TEST(WorkerHelloDeathTest, ALineHoldsNoTextThatWouldEndIt) {
+  for (const char* text : {"", "two words", "line\n", "\xc3\xbc"}) {
+    for (const auto field : {&WorkerHello::token, &WorkerHello::pipeline,
+                             &WorkerHello::host, &WorkerHello::listen_host}) {
+      WorkerHello hello = some_hello();
+      hello.*field = text;
+      EXPECT_DEATH((void)format_hello(hello),
+                   "check failed: (!text->empty|is_printable)");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ferry

@@ -70,12 +70,13 @@ class WorkerGate {
 
   // Blocks until a worker waits for each external rank of the pipeline, and
   // takes them all. DEADLINE_EXCEEDED names the ranks that are missing;
-  // CANCELLED, after close(). REQUIRES: the pipeline has external ranks.
+  // CANCELLED, after close(). REQUIRES: the pipeline has external ranks, as of
+  // close().
   absl::StatusOr<Connections> take(const std::string& pipeline,
                                    absl::Duration timeout)
       EXCLUDES_LOCK(mutex_);
   // Nobody will take workers of this pipeline any more. Those who wait for it
-  // are sent away. REQUIRES: the pipeline has external ranks.
+  // are sent away.
   void close(const std::string& pipeline) EXCLUDES_LOCK(mutex_);
 
  private:
@@ -111,7 +112,7 @@ class WorkerGate {
   void refuse(const Stranger& stranger, const absl::Status& why);
   absl::Status let_in(Stranger& stranger) EXCLUDES_LOCK(mutex_);
 
-  // REQUIRES: the pipeline has external ranks.
+  // Ends the process unless the pipeline has external ranks.
   Room& room_locked(const std::string& pipeline) REQUIRES_LOCK(mutex_);
   // The place of a worker that may come in now.
   absl::StatusOr<Place*> find_place_locked(const WorkerHello& hello)

@@ -275,5 +275,16 @@ TEST(WorkerGateOpenTest, SaysWhyItCannotListen) {
       HasSubstr("cannot listen on 192.0.2.1:0"));
 }
 
+using WorkerGateDeathTest = WorkerGateTest;
+
+TEST_F(WorkerGateDeathTest, ServesPipelinesWithExternalRanksOnly) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  for (const char* pipeline : {"pipelines/own", "pipelines/no"}) {
+    EXPECT_DEATH((void)gate_->take(pipeline, absl::ZeroDuration()),
+                 "check failed: found != rooms_.end");
+    EXPECT_DEATH(gate_->close(pipeline), "check failed: found != rooms_.end");
+  }
+}
+
 }  // namespace
 }  // namespace ferry

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "ferry/config/v1/platform_config.pb.h"
 #include "grpcpp/client_context.h"
+#include "platform/base/check.h"
 #include "server/core/platform_settings.h"
 #include "server/core/proto_time.h"
 #include "server/ipc/fd_channel.h"
@@ -52,11 +53,13 @@ WorkerProcess::WorkerProcess(const WorkerSettings& settings, Position position,
 WorkerProcess::~WorkerProcess() { stop(absl::ZeroDuration()); }
 
 void WorkerProcess::join_waves() {
+  FERRY_CHECK(waves_ == nullptr);
   waves_ = std::make_unique<GrpcWaves>(channel_);
 }
 
 void WorkerProcess::watch_waves(
     std::function<void(int64_t last_wave)> on_wanted) {
+  FERRY_CHECK(waves_ != nullptr);
   GrpcWaves::Callbacks callbacks;
   callbacks.on_wanted = std::move(on_wanted);
   callbacks.on_error = [this](const absl::Status& error) {
@@ -68,6 +71,7 @@ void WorkerProcess::watch_waves(
 }
 
 void WorkerProcess::start_wave(int64_t wave) {
+  FERRY_CHECK(waves_ != nullptr);
   rank_->set_makes_passes_with_others(true);
   waves_->start(wave);
 }

@@ -52,7 +52,7 @@ class WorkerProcess {
   // Waves, of a rank of a group: join_waves(), then watch_waves(), then
   // start_wave(), which does not wait for the rank. `on_wanted` runs on a
   // thread of its own until leave_waves(). What the worker says is wrong with
-  // them is a loss.
+  // them is a loss. REQUIRES: in this order.
   void join_waves();
   void watch_waves(std::function<void(int64_t last_wave)> on_wanted);
   void start_wave(int64_t wave);

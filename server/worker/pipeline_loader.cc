@@ -157,11 +157,9 @@ absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_and_start(
 absl::StatusOr<std::unique_ptr<LoadedPipeline>> load_pipeline(
     const worker::v1::LoadPipelineRequest& request, WaveLine* waves,
     RankRecorders* recorders, UniqueFd images) {
-  absl::StatusOr<std::unique_ptr<LoadedPipeline>> loaded;
-  RETURN_IF_ERROR(call_torch(request.package_dir(), [&] {
-    loaded = load_and_start(request, waves, recorders, std::move(images));
-  }));
-  return loaded;
+  return call_torch(request.package_dir(), [&] {
+    return load_and_start(request, waves, recorders, std::move(images));
+  });
 }
 
 }  // namespace ferry

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "platform/os/exit_status.h"
@@ -66,6 +67,29 @@ TEST(RunWorkerTest, EndsCleanlyWhenAsked) {
 TEST(RunWorkerTest, NamesADescriptorThatIsNotThere) {
   EXPECT_THAT(std::string(run_worker({-1, -1}, nullptr).message()),
               HasSubstr("--ipc_fd=-1 is no open descriptor"));
+}
+
+// No thread's stack is as large as the limit says.
+TEST(RunWorkerTest, WithoutAThreadItEndsWithAnError) {
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+  GTEST_SKIP() << "sanitizers read the limit, too";
+#endif
+  constexpr int kNoSuchLimit = 77;
+  SocketPair ipc = *make_socket_pair();
+  Pipe lifeline = *make_pipe();
+  SubprocessOptions options;
+  options.argv = {"/bin/sh", "-c",
+                  absl::StrCat("ulimit -s 1000000000000 || exit ", kNoSuchLimit,
+                               "; exec \"$0\" --ipc_fd=3 --lifeline_fd=4"),
+                  kWorker};
+  options.inherited = {ipc.second.get(), lifeline.read_end.get()};
+  const auto process = Subprocess::spawn(options);
+  ASSERT_TRUE(process.ok()) << process.status();
+  const auto status = (*process)->wait_for(kGenerous);
+  if (status == ExitStatus::exited(kNoSuchLimit)) {
+    GTEST_SKIP() << "this machine does not allow such a limit";
+  }
+  EXPECT_EQ(status, ExitStatus::exited(1));
 }
 
 }  // namespace

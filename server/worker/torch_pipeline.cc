@@ -16,9 +16,8 @@
 namespace ferry {
 
 TorchPipeline::~TorchPipeline() {
-  absl::Status status;
   // LibTorch throws here, too.
-  status.Update(call_torch("disable", [&] { status = stop(); }));
+  const absl::Status status = call_torch("disable", [&] { return stop(); });
   if (!status.ok()) {
     log_error("offloading could not be switched off",
               {{"error", status.ToString()}});
@@ -36,10 +35,8 @@ absl::Status TorchPipeline::stop() {
 }
 
 absl::StatusOr<bool> TorchPipeline::start(bool warm_up) {
-  absl::StatusOr<bool> started;
-  const absl::Status thrown =
-      call_torch("offload", [&] { started = try_start(warm_up); });
-  if (!thrown.ok()) started = thrown;
+  absl::StatusOr<bool> started =
+      call_torch("offload", [&] { return try_start(warm_up); });
   if (!started.ok()) return explain_start(started.status());
   return started;
 }
@@ -83,10 +80,8 @@ absl::Status TorchPipeline::run_smallest_request() {
 
 absl::StatusOr<GenerationReport> TorchPipeline::generate(
     const v1::GenerationSpec& spec, GenerationObserver& observer) {
-  absl::StatusOr<GenerationReport> report;
-  const absl::Status thrown = call_torch(
-      "generation", [&] { report = generate_timed(spec, observer); });
-  if (!thrown.ok()) report = thrown;
+  absl::StatusOr<GenerationReport> report =
+      call_torch("generation", [&] { return generate_timed(spec, observer); });
   if (report.ok()) return report;
   // Whatever went wrong: wrong bytes can look like anything.
   RETURN_IF_ERROR(find_loss());

@@ -435,6 +435,15 @@ TEST_F(WorkerServiceTest, TheEndOfTheOtherSideIsALostWorker) {
               HasSubstr("rank 0 exited with code 9"));
 }
 
+TEST_F(WorkerServiceTest, ARankIsLostByAWorkersLossOnlyDeathTest) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  serve(fake_pipeline_loader({}));
+  EXPECT_DEATH(rank_->set_lost(absl::UnavailableError("gone")), "has_value");
+  EXPECT_DEATH(rank_->set_lost(make_error(absl::StatusCode::kUnavailable,
+                                          "full", {"QUEUE_FULL", {}})),
+               "info->reason == \"WORKER_LOST\" \\(\"QUEUE_FULL\"");
+}
+
 struct Thrown {
   std::function<void()> raise;
   absl::StatusCode code;

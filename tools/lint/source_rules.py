@@ -264,7 +264,7 @@ def check_build_files(files):
 
 
 # Folders whose contracts are all checked.
-CONTRACT_FOLDERS = ["offload", "platform"]
+CONTRACT_FOLDERS = ["client", "offload", "pipelines", "platform", "server"]
 
 _CONTRACT = re.compile(r"\bREQUIRES:")
 
