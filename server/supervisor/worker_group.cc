@@ -42,8 +42,11 @@ WorkerGroup::WorkerGroup(const WorkerSettings& settings, int64_t generation,
       waves_([this](int64_t wave) {
         for (const auto& process : processes_) process->start_wave(wave);
       }),
-      connections_{generation, {}},
-      loaded_(static_cast<size_t>(settings.ranks)) {
+      connections_{generation, {}} {
+  FERRY_CHECK_GE(settings_.ranks, 1);
+  FERRY_CHECK_LT(settings_.external_ranks, settings_.ranks);
+  FERRY_CHECK(settings_.external_ranks == 0 || settings_.gate != nullptr);
+  loaded_.resize(static_cast<size_t>(settings.ranks));
   connections_.ranks.resize(static_cast<size_t>(settings.ranks));
 }
 

@@ -41,6 +41,8 @@ namespace ferry {
 //   request_stop().
 class WorkerGroup {
  public:
+  // REQUIRES: at least one rank is ferryd's own; there is a gate for the
+  // others.
   WorkerGroup(const WorkerSettings& settings, int64_t generation,
               ProcessSpawner& spawner, LogDrain& drain);
   ~WorkerGroup();
