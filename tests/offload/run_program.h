@@ -52,7 +52,7 @@ PolicyResult run_offloaded(const RandomProgram& program,
                            const RankPolicy& policy,
                            const ProgramBytes& expected);
 
-// The program, for which `fails` holds, without whatever is not needed for that.
+// The program, for which `fails` holds, without whatever is not needed for it.
 RandomProgram shrink_program(
     RandomProgram program,
     const std::function<bool(const RandomProgram&)>& fails);
