@@ -149,14 +149,17 @@ void NcclCommunicator::leave() {
        }).ok()) {
     return;
   }
-  const absl::Status left =
-      make_call("leaving", 0, options_.join_timeout,
-                [this] { return api_.comm_destroy(comm()); });
-  if (!left.ok()) {
-    log_warning("NCCL", {{"error", left.ToString()}});
-    return;
-  }
+  // The call frees it: the watchdog must not ask it, nor abort it, from here
+  // on. All is done, so that nothing is waited for.
   is_gone_ = true;
+  NcclResult result = NcclResult::kSuccess;
+  {
+    MutexUnlock unlock(&mutex_);
+    result = api_.comm_destroy(comm());
+  }
+  if (result != NcclResult::kSuccess) {
+    log_warning("NCCL", {{"error", error_of(result, "leaving").ToString()}});
+  }
 }
 
 absl::Status NcclCommunicator::all_gather(Stream stream, const void* in,
