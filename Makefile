@@ -1,7 +1,7 @@
 # Each target sets up by itself what it needs and is missing.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-asan test-tsan fuzz fuzz-programs lint format demo demo-distributed bench goldens-check
+.PHONY: help setup build test test-cuda-dry test-asan test-tsan fuzz fuzz-programs lint format demo demo-distributed bench goldens-check
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -14,6 +14,9 @@ build: setup  ## build everything; programs come to lie below bazel-bin/
 
 test:  ## run all tests that need no GPU
 	tools/test
+
+test-cuda-dry: setup  ## the GPU tests and ferryd on a CUDA without a GPU; needs the libraries of tools/setup --cuda
+	tests/gpu/dry/run
 
 test-asan:  ## C++ tests without LibTorch: addresses, leaks, undefined behaviour
 	tools/test_sanitized asan
