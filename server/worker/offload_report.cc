@@ -75,8 +75,12 @@ void report_stats(const OffloadStats& stats, v1::OffloadReport* report) {
   report->set_h2d_gbps(stats.h2d_gbps());
 }
 
-// How the device reads the host's copy.
-absl::string_view host_memory_of(const DeviceStats::HostArenas& arenas) {
+// How the device reads the host's copy. What stays is read once.
+absl::string_view host_memory_of(const DeviceStats& stats) {
+  const DeviceStats::HostArenas& arenas = stats.host_arenas;
+  if (stats.host.bytes_in_use == 0 && arenas.mapped_bytes == 0) {
+    return "pageable";
+  }
   if (arenas.staged_bytes > 0) return "staged";
   return arenas.mapped_bytes > arenas.pinned_bytes ? "registered-mapping"
                                                    : "pinned";
@@ -199,7 +203,7 @@ v1::OffloadReport make_offload_report(const OffloadableModule& module,
   if (choice.backend != nullptr && choice.backend->plan() != nullptr) {
     report_plan(*choice.backend, &report);
     report.set_host_memory(
-        std::string(host_memory_of(platform.device()->stats().host_arenas)));
+        std::string(host_memory_of(platform.device()->stats())));
   }
   return report;
 }
