@@ -463,15 +463,17 @@ class Drawer {
     encode.body.push_back(
         fixed(absl::StrCat("return torch.add(x, self.", bias, ")")));
     ProgramFunction denoise{
-        "def denoise(self, x: Tensor, level: float) -> Tensor:", {}};
+        "def denoise(self, x: Tensor, level: Tensor) -> Tensor:",
+        {fixed("number = float(level)")}};
     if (draws_.one_in(3)) add_statements(scope, 1, &denoise.body);
     if (program_.dits.size() > 1) {
       denoise.body.push_back(
-          fixed("if torch.lt(level, 500.):\n"
-                "  x = (self.transformer_2).forward(x, level)\nelse:\n"
-                "  x = (self.transformer).forward(x, level)"));
+          fixed("if torch.lt(number, 500.):\n"
+                "  x = (self.transformer_2).forward(x, number)\nelse:\n"
+                "  x = (self.transformer).forward(x, number)"));
     } else {
-      denoise.body.push_back(fixed("x = (self.transformer).forward(x, level)"));
+      denoise.body.push_back(
+          fixed("x = (self.transformer).forward(x, number)"));
     }
     denoise.body.push_back(fixed("return x"));
     ProgramFunction decode{"def decode(self, x: Tensor) -> Tensor:", {}};

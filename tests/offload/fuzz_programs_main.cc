@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "pipelines/torchscript/torch_settings.h"
+#include "tests/offload/check_program.h"
 #include "tests/offload/draw_program.h"
 #include "tests/offload/program_statistics.h"
 #include "tests/offload/random_program.h"

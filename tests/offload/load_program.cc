@@ -9,7 +9,7 @@
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/serialization/import_source.h>
 
-#include <memory>
+#include <functional>
 #include <set>
 #include <stdexcept>
 #include <utility>
@@ -40,43 +40,37 @@ c10::ScalarType scalar_type(const std::string& dtype) {
   return kTypes->at(dtype);
 }
 
-// Makes the objects of one program.
-class Loader {
+c10::List<std::string> names(const std::vector<std::string>& list) {
+  return c10::List<std::string>(c10::ArrayRef<std::string>(list));
+}
+
+// Makes the objects of one module.
+class ObjectMaker {
  public:
-  explicit Loader(const RandomProgram& program)
+  using TypeOf = std::function<c10::ClassTypePtr(const std::string&)>;
+
+  // `types` are those of the program's classes. All outlive it.
+  ObjectMaker(const RandomProgram& program,
+              std::shared_ptr<torch::jit::CompilationUnit> unit, TypeOf type_of)
       : program_(program),
-        source_(program.source()),
-        unit_(std::make_shared<torch::jit::CompilationUnit>()),
-        importer_(
-            unit_, &constants_,
-            [this](const std::string& qualifier) { return load(qualifier); },
-            kOperatorVersion),
+        unit_(std::move(unit)),
+        type_of_(std::move(type_of)),
         generator_(at::detail::createCPUGenerator(program.seed)) {
     for (const ProgramClass& made : program.classes) {
       classes_[made.name] = &made;
     }
   }
 
-  torch::jit::Module make_root() {
+  torch::jit::Module make_root(const torch::jit::Module& plan) {
     torch::jit::Module root = make("Root");
-    declare(&root);
+    declare(plan, &root);
     root.eval();
     return root;
   }
 
  private:
-  std::shared_ptr<torch::jit::Source> load(const std::string& qualifier) {
-    if (qualifier != "__torch__.program") return nullptr;
-    return std::make_shared<torch::jit::Source>(source_, "program.py", 1);
-  }
-
-  c10::ClassTypePtr type_of(const std::string& name) {
-    return importer_.loadType(absl::StrCat("__torch__.program.", name))
-        ->expect<c10::ClassType>();
-  }
-
   torch::jit::Module make(const std::string& name) {
-    torch::jit::Module module(unit_, type_of(name));
+    torch::jit::Module module(unit_, type_of_(name));
     module.setattr("training", false);
     // Those of a stripped program are fewer.
     for (const ProgramAttribute& attribute : classes_.at(name)->attributes) {
@@ -146,39 +140,18 @@ class Loader {
     throw std::logic_error("a layout that there is not");
   }
 
-  void declare(torch::jit::Module* root) {
-    const auto names = [](const std::vector<std::string>& list) {
-      return c10::List<std::string>(c10::ArrayRef<std::string>(list));
-    };
+  void declare(const torch::jit::Module& plan, torch::jit::Module* root) {
     const auto strings = c10::ListType::ofStrings();
     root->register_attribute("_dit_modules", strings, names(program_.dits));
     root->register_attribute("_encoder_modules", strings,
                              names(program_.encoders));
     root->register_attribute("_vae_modules", strings, names(program_.vaes));
-    torch::jit::Module plan(c10::QualifiedName("__torch__.program.OffloadPlan"),
-                            unit_, /*shouldMangle=*/true);
-    const auto type = c10::DictType::create(c10::StringType::get(), strings);
-    for (const auto& [attribute, paths] :
-         {std::pair{"block_attrs", program_.dits},
-          std::pair{"encoder_block_attrs", program_.encoders}}) {
-      c10::Dict<std::string, c10::List<std::string>> dict;
-      for (const std::string& path : paths) {
-        dict.insert(path, names({"blocks"}));
-      }
-      plan.register_attribute(attribute, type, dict);
-    }
-    plan.register_attribute("resident_dit_paths", strings,
-                            names(program_.dits));
-    plan.register_attribute("encoder_dlo_weight_replication", strings,
-                            names(program_.encoders));
     root->register_module("_offload_plan", plan);
   }
 
   const RandomProgram& program_;
-  const std::string source_;
   const std::shared_ptr<torch::jit::CompilationUnit> unit_;
-  const std::vector<at::IValue> constants_;
-  const torch::jit::SourceImporter importer_;
+  const TypeOf type_of_;
   at::Generator generator_;
   std::map<std::string, const ProgramClass*> classes_;
   std::map<std::string, at::Tensor> tied_;
@@ -214,9 +187,77 @@ class Counter {
 
 }  // namespace
 
-torch::jit::Module load_program(const RandomProgram& program) {
+class CompiledProgram::Compiler {
+ public:
+  explicit Compiler(const RandomProgram& program)
+      : source_(program.source()),
+        unit_(std::make_shared<torch::jit::CompilationUnit>()),
+        importer_(
+            unit_, &constants_,
+            [this](const std::string& qualifier) { return load(qualifier); },
+            kOperatorVersion),
+        plan_(make_plan(program)) {}
+
+  const torch::jit::Module& plan() const { return plan_; }
+  const std::shared_ptr<torch::jit::CompilationUnit>& unit() const {
+    return unit_;
+  }
+  c10::ClassTypePtr type_of(const std::string& name) const {
+    return importer_.loadType(absl::StrCat("__torch__.program.", name))
+        ->expect<c10::ClassType>();
+  }
+
+ private:
+  std::shared_ptr<torch::jit::Source> load(const std::string& qualifier) {
+    if (qualifier != "__torch__.program") return nullptr;
+    return std::make_shared<torch::jit::Source>(source_, "program.py", 1);
+  }
+
+  torch::jit::Module make_plan(const RandomProgram& program) {
+    const auto strings = c10::ListType::ofStrings();
+    torch::jit::Module plan(c10::QualifiedName("__torch__.program.OffloadPlan"),
+                            unit_, /*shouldMangle=*/true);
+    const auto type = c10::DictType::create(c10::StringType::get(), strings);
+    c10::Dict<std::string, c10::List<std::string>> of_dits;
+    for (const std::string& path : program.dits) {
+      of_dits.insert(path, names({"blocks"}));
+    }
+    c10::Dict<std::string, c10::List<std::string>> of_encoders;
+    for (const std::string& path : program.encoders) {
+      of_encoders.insert(path, names(program.encoder_lists));
+    }
+    plan.register_attribute("block_attrs", type, of_dits);
+    plan.register_attribute("encoder_block_attrs", type, of_encoders);
+    plan.register_attribute("resident_dit_paths", strings, names(program.dits));
+    plan.register_attribute("encoder_dlo_weight_replication", strings,
+                            names(program.encoders));
+    return plan;
+  }
+
+  const std::string source_;
+  const std::shared_ptr<torch::jit::CompilationUnit> unit_;
+  const std::vector<at::IValue> constants_;
+  const torch::jit::SourceImporter importer_;
+  const torch::jit::Module plan_;
+};
+
+CompiledProgram::CompiledProgram(RandomProgram program)
+    : program_(std::move(program)),
+      compiler_(std::make_unique<Compiler>(program_)) {}
+
+CompiledProgram::~CompiledProgram() = default;
+
+torch::jit::Module CompiledProgram::make_root() const {
   const at::NoGradGuard no_grad;
-  return Loader(program).make_root();
+  return ObjectMaker(program_, compiler_->unit(),
+                     [this](const std::string& name) {
+                       return compiler_->type_of(name);
+                     })
+      .make_root(compiler_->plan());
+}
+
+torch::jit::Module load_program(const RandomProgram& program) {
+  return CompiledProgram(program).make_root();
 }
 
 std::map<std::string, int> count_operators(const torch::jit::Module& root) {

@@ -10,9 +10,10 @@
 namespace ferry {
 namespace {
 
-SimulatedDeviceOptions device_options(int64_t memory_bytes) {
+SimulatedDeviceOptions device_options(const RankPolicy& policy) {
   SimulatedDeviceOptions options;
-  options.memory_bytes = memory_bytes;
+  options.memory_bytes = policy.memory_bytes;
+  options.h2d_gbps = policy.h2d_gbps;
   options.latency = absl::ZeroDuration();
   options.check = true;
   return options;
@@ -21,25 +22,31 @@ SimulatedDeviceOptions device_options(int64_t memory_bytes) {
 }  // namespace
 
 OffloadedRanks::OffloadedRanks(const RankPolicy& policy)
-    : ranks_(static_cast<size_t>(policy.ranks)) {
+    : policy_(policy), ranks_(static_cast<size_t>(policy.ranks)) {
   InProcessGroup control(policy.ranks);
   InProcessGroup weights(policy.ranks);
+  InProcessGroup choice(policy.ranks);
   for (size_t r = 0; r < ranks_.size(); ++r) {
     Rank& rank = ranks_[r];
-    rank.platform = std::make_unique<SimulatedPlatform>(
-        device_options(policy.memory_bytes));
-    PlacementBackendOptions options;
-    options.slots = policy.slots;
+    rank.platform = std::make_unique<SimulatedPlatform>(device_options(policy));
     if (policy.ranks > 1) {
-      rank.group.control = control.join(static_cast<int>(r));
+      const auto number = static_cast<int>(r);
+      rank.group.control = control.join(number);
+      rank.group.choice = choice.join(number);
       rank.group.weights = std::make_unique<SimulatedCommunicator>(
-          rank.platform->simulated_device(), weights.join(static_cast<int>(r)),
+          rank.platform->simulated_device(), weights.join(number),
           SimulatedCommunicatorOptions());
-      options.group = &rank.group;
     }
-    rank.backend = std::make_unique<PlacementBackend>(*rank.platform,
-                                                      policy.config, options);
+    make_backend(&rank);
   }
+}
+
+void OffloadedRanks::make_backend(Rank* rank) {
+  PlacementBackendOptions options;
+  options.slots = policy_.slots;
+  if (policy_.ranks > 1) options.group = &rank->group;
+  rank->backend = std::make_unique<PlacementBackend>(*rank->platform,
+                                                     policy_.config, options);
 }
 
 OffloadedRanks::~OffloadedRanks() { close(); }
@@ -77,6 +84,25 @@ absl::Status OffloadedRanks::enable(
   }
   last_wave_ = 0;
   return absl::OkStatus();
+}
+
+absl::StatusOr<bool> OffloadedRanks::confirm(
+    const std::function<absl::Status(int)>& run) {
+  std::vector<absl::StatusOr<bool>> confirmed(ranks_.size(), true);
+  run_ranks(static_cast<int>(ranks_.size()), [&](int r) {
+    confirmed[static_cast<size_t>(r)] =
+        backend(r).confirm([&] { return run(r); });
+  });
+  for (const absl::StatusOr<bool>& one : confirmed) {
+    if (!one.ok()) return one.status();
+  }
+  for (const absl::StatusOr<bool>& one : confirmed) {
+    if (*one != *confirmed[0]) return absl::InternalError("ranks disagree");
+  }
+  if (*confirmed[0]) return true;
+  close();
+  for (Rank& rank : ranks_) make_backend(&rank);
+  return false;
 }
 
 absl::Status OffloadedRanks::disable() {

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "offload/distributed/rank_group.h"
 #include "offload/offload_config.h"
 #include "offload/offloadable_module.h"
@@ -29,6 +31,8 @@ struct RankPolicy {
   std::optional<int> slots;
   // Of each device.
   int64_t memory_bytes = int64_t{16} << 20;
+  // Of the link of each device.
+  double h2d_gbps = 25;
   int ranks = 1;
 };
 
@@ -50,6 +54,12 @@ class OffloadedRanks {
   // One module for each rank. All are enabled, or none is and the first error
   // comes back.
   absl::Status enable(const std::vector<OffloadableModule*>& modules);
+  // After enable(), by whoever may gather: calls `run(rank)`, a small request,
+  // on a thread for each rank, if what they chose must be tried. True: it is
+  // final. False: the modules are to be dropped, and enable() is to be called
+  // with others. After an error nothing but close() is left.
+  absl::StatusOr<bool> confirm(const std::function<absl::Status(int)>& run)
+      EXCLUDES_LOCK(mutex_);
   absl::Status disable();
   // Gives up the backends, enabled or not.
   void close() EXCLUDES_LOCK(mutex_);
@@ -73,8 +83,10 @@ class OffloadedRanks {
     std::unique_ptr<PlacementBackend> backend;
   };
 
+  void make_backend(Rank* rank);
   void want_wave(int64_t last_wave) EXCLUDES_LOCK(mutex_);
 
+  const RankPolicy policy_;
   std::vector<Rank> ranks_;
 
   Mutex mutex_;

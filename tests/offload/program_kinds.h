@@ -1,8 +1,8 @@
 #pragma once
 
-#include <string>
 #include <vector>
 
+#include "tests/offload/program_kind.h"
 #include "tests/offload/random_program.h"
 
 namespace ferry {
@@ -22,7 +22,7 @@ namespace ferry {
 //   free functions     | function_reads_int8, function_writes,
 //                      | function_of_an_interface
 //   written state      | buffer_counts, attribute_is_replaced,
-//                      | dict_keeps_a_view
+//                      | dict_keeps_a_view, attribute_is_written
 //   random operators   | randn_like_in_encoder, bernoulli_of_int8,
 //                      | dropout_in_dit
 //   autograd           | gradient_through_int8, gradient_through_float8,
@@ -33,9 +33,10 @@ namespace ferry {
 //                      | as_strided_from_behind_the_start,
 //                      | as_strided_of_what_a_block_returned
 //   order of blocks    | encoder_runs_twice, blocks_run_backwards,
-//                      | block_runs_first_and_last
+//                      | block_runs_first_and_last,
+//                      | encoder_runs_the_second_first, dit_refines_in_the_end
 struct NamedProgram {
-  std::string name;
+  ProgramKind kind;
   RandomProgram program;
 };
 std::vector<NamedProgram> program_kinds();

@@ -4,8 +4,8 @@
 #include <map>
 #include <string>
 
+#include "tests/offload/check_program.h"
 #include "tests/offload/random_program.h"
-#include "tests/offload/run_program.h"
 
 namespace ferry {
 

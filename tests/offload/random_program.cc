@@ -117,7 +117,34 @@ RandomProgram strip(RandomProgram program) {
   return program;
 }
 
+int64_t tensors_of(const RandomProgram& program, const std::string& name) {
+  int64_t count = 0;
+  for (const ProgramClass& made : program.classes) {
+    if (made.name != name) continue;
+    for (const ProgramAttribute& attribute : made.attributes) {
+      switch (attribute.holder) {
+        case Holder::kModule:
+          if (attribute.alias_of.empty()) {
+            count += tensors_of(program, attribute.module);
+          }
+          break;
+        case Holder::kList:
+        case Holder::kTuple:
+          count += 2;
+          break;
+        default:
+          ++count;
+      }
+    }
+  }
+  return count;
+}
+
 }  // namespace
+
+int64_t RandomProgram::image_bytes() const {
+  return kTensorImageBytes * tensors_of(*this, "Root");
+}
 
 std::string RandomProgram::source() const {
   if (is_stripped) return strip(*this).source();

@@ -9,6 +9,8 @@ namespace ferry {
 
 // Columns of what passes through the blocks of a program; x is [2, 8].
 inline constexpr int64_t kProgramWidth = 8;
+// Of a tensor in an image: no one is larger than what images are aligned to.
+inline constexpr int64_t kTensorImageBytes = 256;
 
 // What a program has that offloading could get wrong. A program without any is
 // plain: what its blocks hold should stream.
@@ -94,18 +96,19 @@ struct ProgramClass {
 };
 
 // A TorchScript program, as the source in an archive has it. Root's methods:
-//   encode(x), denoise(x, level: float), decode(x) -> Tensor [2, 8]
+//   encode(x), denoise(x, level: Tensor []), decode(x) -> Tensor [2, 8]
 // A value.
 struct RandomProgram {
   uint64_t seed = 0;
   std::set<ProgramOddity> oddities;
   std::vector<ProgramClass> classes;
   std::vector<ProgramFunction> functions;
-  // Paths of components from the root, and of encoders and DiTs the containers
-  // of blocks.
+  // Paths of components from the root.
   std::vector<std::string> dits;
   std::vector<std::string> encoders;
   std::vector<std::string> vaes;
+  // The containers of each encoder's blocks; a DiT's is "blocks".
+  std::vector<std::string> encoder_lists = {"blocks"};
   int blocks = 0;
   // Each pass runs blocks once, in order; it may leave some out.
   bool is_in_order = true;
@@ -115,6 +118,8 @@ struct RandomProgram {
   bool is_plain() const { return oddities.empty(); }
   // Whether a block has any.
   bool has_hooks() const;
+  // What its tensors need in an image, each kTensorImageBytes.
+  int64_t image_bytes() const;
   // The text of __torch__/program.py. All names are in __torch__.program.
   std::string source() const;
   // Statements that can be left out.

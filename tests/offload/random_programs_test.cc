@@ -10,7 +10,10 @@
 
 #include "absl/strings/match.h"
 #include "pipelines/torchscript/torch_settings.h"
+#include "tests/offload/check_program.h"
 #include "tests/offload/draw_program.h"
+#include "tests/offload/program_package.h"
+#include "tests/offload/program_policies.h"
 #include "tests/offload/program_statistics.h"
 #include "tests/offload/random_program.h"
 #include "tests/offload/run_program.h"
@@ -59,17 +62,22 @@ TEST(RandomProgramsHarnessTest, WhatDiffersIsToldWithASmallProgram) {
   const TorchScope scope(1);
   RandomProgram program = draw_program(1);
   while (!program.is_plain()) program = draw_program(program.seed + 1);
-  auto expected = run_resident(program);
+  const auto package = ProgramPackage::create(program, ProgramForm::kScripted);
+  ASSERT_TRUE(package.ok()) << package.status();
+  ProgramRunner runner(**package);
+  auto expected = runner.run_resident();
   ASSERT_TRUE(expected.ok()) << expected.status();
   const RankPolicy policy = draw_policies(program)[0];
-  EXPECT_EQ(run_offloaded(program, policy, *expected).outcome,
+  EXPECT_EQ(runner.run_offloaded(policy, *expected).outcome,
             PolicyResult::Outcome::kSame);
   expected->back().back() ^= 1;
-  EXPECT_EQ(run_offloaded(program, policy, *expected).outcome,
+  EXPECT_EQ(runner.run_offloaded(policy, *expected).outcome,
             PolicyResult::Outcome::kDiffers);
   RandomProgram wrong = program;
   wrong.functions.push_back({"def f(v: Tensor) -> Tensor:", {{"v =", true}}});
-  EXPECT_FALSE(run_resident(wrong).ok());
+  const auto uncompilable =
+      ProgramPackage::create(wrong, ProgramForm::kScripted);
+  EXPECT_FALSE(ProgramRunner(**uncompilable).run_resident().ok());
   const RandomProgram shrunk =
       shrink_program(program, [](const RandomProgram& less) {
         return absl::StrContains(less.source(), "x = (self).mix(x)");
