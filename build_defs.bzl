@@ -28,6 +28,9 @@ _NOT_OPTIMIZED = ["-O0"]
 # calls of the CUDA API that does nothing.
 _MEASURED = ["tests/benchmarks", "platform/device/cuda/testing"]
 
+# Their libraries become part of a shared one; see .bazelrc, supports_pic.
+_POSITION_INDEPENDENT = ["tests/gpu/dry"]
+
 # Sources of targets that name LibTorch themselves read its headers precompiled:
 # some two seconds in place of eight.
 _LIBTORCH = "@wheels//:libtorch"
@@ -44,6 +47,8 @@ def _precompiled(optimized):
 def _compiled(optimized, copts, deps):
     """The attributes of a C++ rule that say how its sources are compiled."""
     all_copts = _COPTS + ([] if optimized else _NOT_OPTIMIZED) + copts
+    if native.package_name() in _POSITION_INDEPENDENT:
+        all_copts = all_copts + ["-fPIC"]
     if _LIBTORCH not in deps:
         return {"copts": all_copts, "deps": deps}
     header = _precompiled(optimized)
@@ -74,6 +79,22 @@ def ferry_cc_binary(name, copts = [], deps = [], linkopts = [], **kwargs):
     native.cc_binary(
         name = name,
         linkopts = _LINKOPTS + linkopts,
+        **kwargs
+    )
+
+def ferry_cc_shared_library(name, exports, **kwargs):
+    """A shared library, to be preloaded, whose symbols `exports` names.
+
+    Args:
+      name: the file: "libfoo.so".
+      exports: a version script of the linker.
+      **kwargs: as of ferry_cc_binary.
+    """
+    ferry_cc_binary(
+        name = name,
+        additional_linker_inputs = [exports],
+        linkopts = ["-Wl,--version-script=$(location %s)" % exports],
+        linkshared = True,
         **kwargs
     )
 
