@@ -20,23 +20,6 @@ constexpr char kModuleName[] = "__torch__.program.";
 
 ProgramStatement fixed(std::string code) { return {std::move(code), true}; }
 
-ProgramAttribute module_attribute(std::string name, std::string made) {
-  ProgramAttribute attribute;
-  attribute.name = std::move(name);
-  attribute.holder = Holder::kModule;
-  attribute.module = std::move(made);
-  return attribute;
-}
-
-ProgramAttribute tensor_attribute(std::string name, char shape,
-                                  Holder holder = Holder::kParameter) {
-  ProgramAttribute attribute;
-  attribute.name = std::move(name);
-  attribute.shape = shape;
-  attribute.holder = holder;
-  return attribute;
-}
-
 // Draws one program.
 class Drawer {
  public:
@@ -46,6 +29,9 @@ class Drawer {
 
   RandomProgram draw() {
     draw_oddities();
+    if (has(ProgramOddity::kConstants)) {
+      program_.constants = 1 + static_cast<int>(draws_.below(3));
+    }
     program_.blocks = draws_.one_in(4) ? 3 : 2;
     program_.classes.push_back(interface_class());
     program_.functions = helpers();
@@ -84,8 +70,8 @@ class Drawer {
           static_cast<ProgramOddity>(draws_.below(kProgramOddities)));
       return;
     }
-    static constexpr int kPercent[kProgramOddities] = {80, 30, 35, 25, 20, 25,
-                                                       20, 25, 20, 12, 20};
+    static constexpr int kPercent[kProgramOddities] = {
+        80, 30, 35, 25, 20, 25, 20, 25, 20, 12, 20, 20, 20, 15};
     for (int i = 0; i < kProgramOddities; ++i) {
       if (draws_.percent(static_cast<size_t>(kPercent[i]))) {
         program_.oddities.insert(static_cast<ProgramOddity>(i));
@@ -95,7 +81,8 @@ class Drawer {
     // What gradients go through must not be written, nor live on.
     for (const ProgramOddity written :
          {ProgramOddity::kWrites, ProgramOddity::kSilentWrites,
-          ProgramOddity::kSilentWriters, ProgramOddity::kStores}) {
+          ProgramOddity::kSilentWriters, ProgramOddity::kStores,
+          ProgramOddity::kCounters}) {
       program_.oddities.erase(written);
     }
   }
@@ -157,6 +144,7 @@ class Drawer {
     scope.owner_class = &made;
     scope.inner_class = inner;
     scope.oddities = program_.oddities;
+    scope.constants = program_.constants;
     scope.is_differentiated = has(ProgramOddity::kAutograd);
     return scope;
   }
@@ -190,6 +178,14 @@ class Drawer {
     for (const ProgramAttribute& store : stores) {
       if (draws_.one_in(2)) made->attributes.push_back(store);
     }
+  }
+
+  void add_counters(ProgramClass* made) {
+    if (!has(ProgramOddity::kCounters)) return;
+    made->attributes.push_back(tensor_attribute("count", 'S', Holder::kInt));
+    made->attributes.push_back(
+        tensor_attribute("count_buffer", 'S', Holder::kBuffer));
+    made->attributes.back().dtype = "int64";
   }
 
   void add_hooks(ProgramClass* made, const ProgramClass* inner) {
@@ -228,6 +224,7 @@ class Drawer {
     const std::string weight = made.attributes[0].name;
     const std::string bias = made.attributes[1].name;
     add_stores(&made);
+    add_counters(&made);
     const bool has_inner = draws_.one_in(3);
     ProgramClass inner;
     if (has_inner) {

@@ -35,6 +35,7 @@ c10::ScalarType scalar_type(const std::string& dtype) {
       {"half", c10::kHalf},
       {"int8", c10::kChar},
       {"uint8", c10::kByte},
+      {"int64", c10::kLong},
       {"float8_e4m3fn", c10::kFloat8_e4m3fn},
       {"float8_e5m2", c10::kFloat8_e5m2}};
   return kTypes->at(dtype);
@@ -104,6 +105,8 @@ class ObjectMaker {
       case Holder::kTuple:
         return c10::ivalue::Tuple::create(
             {tensor(attribute), tensor(attribute)});
+      case Holder::kInt:
+        return int64_t{0};
       default:
         return tensor(attribute);
     }
@@ -192,6 +195,7 @@ class CompiledProgram::Compiler {
   explicit Compiler(const RandomProgram& program)
       : source_(program.source()),
         unit_(std::make_shared<torch::jit::CompilationUnit>()),
+        constants_(make_constants(program)),
         importer_(
             unit_, &constants_,
             [this](const std::string& qualifier) { return load(qualifier); },
@@ -211,6 +215,16 @@ class CompiledProgram::Compiler {
   std::shared_ptr<torch::jit::Source> load(const std::string& qualifier) {
     if (qualifier != "__torch__.program") return nullptr;
     return std::make_shared<torch::jit::Source>(source_, "program.py", 1);
+  }
+
+  static std::vector<at::IValue> make_constants(const RandomProgram& program) {
+    at::Generator generator = at::detail::createCPUGenerator(~program.seed);
+    std::vector<at::IValue> constants;
+    for (int i = 0; i < program.constants; ++i) {
+      constants.emplace_back(at::randn({kProgramWidth}, generator, at::kFloat) *
+                             0.3);
+    }
+    return constants;
   }
 
   torch::jit::Module make_plan(const RandomProgram& program) {

@@ -9,8 +9,6 @@
 namespace ferry {
 namespace {
 
-using Holder = ProgramAttribute::Holder;
-
 std::vector<std::string> block_names() {
   std::vector<std::string> names;
   for (int i = 0; i < kBlocksOfRing; ++i) names.push_back(absl::StrCat(i));
@@ -18,14 +16,6 @@ std::vector<std::string> block_names() {
 }
 
 ProgramStatement line(std::string code) { return {std::move(code), true}; }
-
-ProgramAttribute module(std::string name, std::string made) {
-  ProgramAttribute attribute;
-  attribute.name = std::move(name);
-  attribute.holder = Holder::kModule;
-  attribute.module = std::move(made);
-  return attribute;
-}
 
 ProgramClass make_class(std::string name,
                         std::vector<ProgramAttribute> attributes) {
@@ -37,16 +27,13 @@ ProgramClass make_class(std::string name,
 
 // A block, and a container of some.
 void add_blocks(RandomProgram* program) {
-  ProgramAttribute weight;
-  weight.name = "w";
-  weight.holder = Holder::kParameter;
-  ProgramClass block = make_class("Scale", {weight});
+  ProgramClass block = make_class("Scale", {tensor_attribute("w", 'V')});
   block.methods = {{"def forward(self, x: Tensor) -> Tensor:",
                     {line("return torch.tanh(torch.add(x, self.w))")}}};
   program->classes.push_back(std::move(block));
   ProgramClass list = make_class("List", {});
   for (const std::string& name : block_names()) {
-    list.attributes.push_back(module(name, "Scale"));
+    list.attributes.push_back(module_attribute(name, "Scale"));
   }
   program->classes.push_back(std::move(list));
 }
@@ -58,7 +45,7 @@ void add_component(const std::string& name,
   ProgramClass component = make_class(name, {});
   ProgramFunction forward{"def forward(self, x: Tensor) -> Tensor:", {}};
   for (const std::string& list : lists) {
-    component.attributes.push_back(module(list, "List"));
+    component.attributes.push_back(module_attribute(list, "List"));
     for (const std::string& block : block_names()) {
       forward.body.push_back(line(absl::StrCat(
           "x = (getattr(self.", list, ", \"", block, "\")).forward(x)")));
@@ -80,10 +67,11 @@ RandomProgram make_program(const std::vector<std::string>& lists,
   add_blocks(&program);
   add_component("Dit", {"blocks"}, &program);
   add_component("Encoder", lists, &program);
-  ProgramClass root = make_class("Root", {module("transformer", "Dit")});
+  ProgramClass root =
+      make_class("Root", {module_attribute("transformer", "Dit")});
   ProgramFunction encode{"def encode(self, x: Tensor) -> Tensor:", {}};
   for (const std::string& encoder : encoders) {
-    root.attributes.push_back(module(encoder, "Encoder"));
+    root.attributes.push_back(module_attribute(encoder, "Encoder"));
     encode.body.push_back(
         line(absl::StrCat("x = (self.", encoder, ").forward(x)")));
   }

@@ -16,37 +16,21 @@ void add_lines(const std::string& code, std::vector<ProgramStatement>* body) {
   if (!code.empty()) body->push_back(line(code));
 }
 
-ProgramAttribute tensor(std::string name, char shape, Holder holder,
-                        std::string dtype = "float") {
-  ProgramAttribute attribute;
-  attribute.name = std::move(name);
-  attribute.shape = shape;
-  attribute.holder = holder;
-  attribute.dtype = std::move(dtype);
-  return attribute;
-}
-
-ProgramAttribute module(std::string name, std::string made) {
-  ProgramAttribute attribute;
-  attribute.name = std::move(name);
-  attribute.holder = Holder::kModule;
-  attribute.module = std::move(made);
-  return attribute;
-}
-
 ProgramClass make_block(const ProgramKind& kind, const std::string& name) {
   ProgramClass made;
   made.name = name;
-  made.attributes = {tensor("w", 'M', Holder::kParameter),
-                     tensor("s", 'V', Holder::kBuffer),
-                     tensor("e", 'M', Holder::kBuffer, kind.dtype)};
+  made.attributes = {tensor_attribute("w", 'M', Holder::kParameter),
+                     tensor_attribute("s", 'V', Holder::kBuffer),
+                     tensor_attribute("e", 'M', Holder::kBuffer, kind.dtype)};
   if (kind.has_offset) {
     made.attributes.back().layout = ProgramAttribute::Layout::kOffset;
   }
   if (kind.is_attribute) made.attributes.back().holder = Holder::kAttribute;
   if (kind.keeps) {
-    made.attributes.push_back(tensor("kept", 'V', Holder::kAttribute));
-    made.attributes.push_back(tensor("kept_dict", 'V', Holder::kDict));
+    made.attributes.push_back(
+        tensor_attribute("kept", 'V', Holder::kAttribute));
+    made.attributes.push_back(
+        tensor_attribute("kept_dict", 'V', Holder::kDict));
   }
   ProgramFunction forward{
       "def forward(self, x: Tensor, c: Tensor) -> Tuple[Tensor, Tensor]:",
@@ -120,12 +104,12 @@ void add_stack(const ProgramKind& kind, const std::string& name,
   ProgramClass list;
   list.name = "List" + letter;
   for (int i = 0; i < program->blocks; ++i) {
-    list.attributes.push_back(module(absl::StrCat(i), block.name));
+    list.attributes.push_back(module_attribute(absl::StrCat(i), block.name));
   }
   ProgramClass stack;
   stack.name = "Stack" + letter;
-  stack.attributes = {tensor("p", 'M', Holder::kParameter),
-                      module("blocks", list.name)};
+  stack.attributes = {tensor_attribute("p", 'M', Holder::kParameter),
+                      module_attribute("blocks", list.name)};
   ProgramFunction pass{
       "def forward(self, x: Tensor, level: Tensor) -> Tensor:",
       {line("x = torch.matmul(x, self.p)\n"
@@ -152,7 +136,7 @@ void add_stack(const ProgramKind& kind, const std::string& name,
   pass.body.push_back(
       line("return torch.tanh(torch.add(x, torch.mul(views, 0.1)))"));
   stack.methods.push_back(std::move(pass));
-  root->attributes.push_back(module(name, stack.name));
+  root->attributes.push_back(module_attribute(name, stack.name));
   program->classes.push_back(block);
   program->classes.push_back(std::move(list));
   program->classes.push_back(std::move(stack));
@@ -216,10 +200,10 @@ RandomProgram make_program(const ProgramKind& kind, uint64_t seed) {
             &root);
   ProgramClass vae;
   vae.name = "Vae";
-  vae.attributes = {tensor("p", 'M', Holder::kParameter)};
+  vae.attributes = {tensor_attribute("p", 'M', Holder::kParameter)};
   vae.methods = {{"def forward(self, x: Tensor) -> Tensor:",
                   {line("return torch.matmul(x, self.p)")}}};
-  root.attributes.push_back(module("vae", vae.name));
+  root.attributes.push_back(module_attribute("vae", vae.name));
   program.classes.push_back(std::move(vae));
   root.methods = {
       {"def encode(self, x: Tensor) -> Tensor:",

@@ -18,11 +18,18 @@ bool is_store(const ProgramAttribute& attribute) {
   return absl::StrContains(attribute.name, "kept");
 }
 
+// An integer that counts, in an attribute or a buffer.
+bool is_counter(const ProgramAttribute& attribute) {
+  return absl::StartsWith(attribute.name, "count");
+}
+
 std::vector<const ProgramAttribute*> tensors_of(const ProgramClass* made) {
   std::vector<const ProgramAttribute*> found;
   if (made == nullptr) return found;
   for (const ProgramAttribute& attribute : made->attributes) {
-    if (attribute.holder != Holder::kModule && !is_store(attribute)) {
+    const bool is_tensor =
+        attribute.holder != Holder::kModule && attribute.holder != Holder::kInt;
+    if (is_tensor && !is_store(attribute) && !is_counter(attribute)) {
       found.push_back(&attribute);
     }
   }
@@ -77,6 +84,15 @@ ProgramStatement ProgramStatements::draw(const ProgramScope& scope) {
         break;
       case ProgramOddity::kRandom:
         use_random(scope);
+        break;
+      case ProgramOddity::kCounters:
+        count(scope);
+        break;
+      case ProgramOddity::kConstants:
+        use_constant(scope);
+        break;
+      case ProgramOddity::kGradientBlocks:
+        differentiate(scope);
         break;
       default:
         read(scope);
@@ -340,6 +356,70 @@ void ProgramStatements::use_random(const ProgramScope& scope) {
   (void)apply(random_operators(), &value);
   add_to_x(value);
   if (draws_.one_in(2)) line("x = torch.dropout(x, 0.1, True)");
+}
+
+void ProgramStatements::count(const ProgramScope& scope) {
+  for (const ProgramAttribute& attribute : scope.owner_class->attributes) {
+    if (!is_counter(attribute) || draws_.one_in(3)) continue;
+    const std::string path = absl::StrCat(scope.owner, ".", attribute.name);
+    if (attribute.holder == Holder::kInt) {
+      line(absl::StrCat(path, " = torch.add(", path, ", 1)"));
+      line(absl::StrCat("x = torch.add(x, torch.mul(", path, ", 0.01))"));
+    } else {
+      line(absl::StrCat("torch.add_(", path, ", 1)"));
+      line(absl::StrCat("x = torch.add(x, torch.mul(torch.to(", path,
+                        ", 6), 0.01))"));
+    }
+    return;
+  }
+  read(scope);
+}
+
+void ProgramStatements::use_constant(const ProgramScope& scope) {
+  if (scope.constants == 0) return read(scope);
+  Value value;
+  value.name = assign(absl::StrCat(
+      "CONSTANTS.c", draws_.below(static_cast<size_t>(scope.constants))));
+  value.shape = 'V';
+  value.is_writable = false;
+  view(2, &value);
+  if (draws_.one_in(3)) (void)apply(silent_views(), &value);
+  if (draws_.one_in(2)) (void)apply(fresh_operators(), &value);
+  add_to_x(value);
+}
+
+void ProgramStatements::differentiate(const ProgramScope& scope) {
+  if (scope.is_differentiated) {
+    // Within a pass of which gradients are taken: a part without.
+    line("torch.set_grad_enabled(False)");
+    Value value = fetch(scope);
+    view(1, &value);
+    make_float(&value);
+    value.name = assign(absl::StrCat("torch.cos(", value.name, ")"));
+    value.is_writable = true;
+    line("torch.set_grad_enabled(True)");
+    return add_to_x(value);
+  }
+  Value value = fetch(scope);
+  make_float(&value);
+  line("torch.set_grad_enabled(True)");
+  const std::string from =
+      assign("torch.requires_grad_(torch.clone(torch.detach(x)))");
+  const std::string mean =
+      assign(absl::StrCat("torch.mean(torch.tanh(torch.mul(", from,
+                          ", torch.mean(", value.name, "))))"));
+  std::string gradient;
+  if (draws_.one_in(2)) {
+    line(absl::StrCat("torch.backward(", mean, ")"));
+    gradient = assign(absl::StrCat(from, ".grad"));
+  } else {
+    gradient = assign(
+        absl::StrCat("torch.autograd.grad([", mean, "], [", from, "])[0]"));
+  }
+  line("torch.set_grad_enabled(False)");
+  line(absl::StrCat("if torch.__isnot__(", gradient, ", None):"));
+  line(absl::StrCat("  x = torch.add(x, torch.mul(unchecked_cast(Tensor, ",
+                    gradient, "), 0.1))"));
 }
 
 }  // namespace ferry

@@ -44,6 +44,8 @@ struct ProgramScope {
   const ProgramClass* inner_class = nullptr;
   // Oddities of the program that may stand here.
   std::set<ProgramOddity> oddities;
+  // Constants that graphs have: CONSTANTS.c0 …
+  int constants = 0;
   // x may not be written: gradients go through it.
   bool is_differentiated = false;
 };
@@ -94,6 +96,9 @@ class ProgramStatements {
   void write_by_silent_writer(const ProgramScope& scope);
   void store(const ProgramScope& scope);
   void use_random(const ProgramScope& scope);
+  void count(const ProgramScope& scope);
+  void use_constant(const ProgramScope& scope);
+  void differentiate(const ProgramScope& scope);
 
   ProgramDraws& draws_;
   int names_ = 0;

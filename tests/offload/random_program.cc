@@ -1,6 +1,7 @@
 #include "tests/offload/random_program.h"
 
 #include <cctype>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -35,6 +36,8 @@ std::string type_of(const ProgramAttribute& attribute) {
       return "Dict[str, Tensor]";
     case Holder::kTuple:
       return "Tuple[Tensor, Tensor]";
+    case Holder::kInt:
+      return "int";
     case Holder::kModule:
       break;
   }
@@ -128,6 +131,8 @@ int64_t tensors_of(const RandomProgram& program, const std::string& name) {
             count += tensors_of(program, attribute.module);
           }
           break;
+        case Holder::kInt:
+          break;
         case Holder::kList:
         case Holder::kTuple:
           count += 2;
@@ -142,8 +147,26 @@ int64_t tensors_of(const RandomProgram& program, const std::string& name) {
 
 }  // namespace
 
+ProgramAttribute tensor_attribute(std::string name, char shape, Holder holder,
+                                  std::string dtype) {
+  ProgramAttribute attribute;
+  attribute.name = std::move(name);
+  attribute.shape = shape;
+  attribute.holder = holder;
+  attribute.dtype = std::move(dtype);
+  return attribute;
+}
+
+ProgramAttribute module_attribute(std::string name, std::string made) {
+  ProgramAttribute attribute;
+  attribute.name = std::move(name);
+  attribute.holder = Holder::kModule;
+  attribute.module = std::move(made);
+  return attribute;
+}
+
 int64_t RandomProgram::image_bytes() const {
-  return kTensorImageBytes * tensors_of(*this, "Root");
+  return kTensorImageBytes * (constants + tensors_of(*this, "Root"));
 }
 
 std::string RandomProgram::source() const {
@@ -191,9 +214,10 @@ RandomProgram RandomProgram::without(size_t index) const {
 
 std::string to_string(const std::set<ProgramOddity>& oddities) {
   static constexpr const char* kNames[kProgramOddities] = {
-      "hooks",          "free functions", "writes",          "silent writes",
-      "silent writers", "stores",         "outside reads",   "returned views",
-      "ties",           "autograd",       "random operators"};
+      "hooks",          "free functions", "writes",           "silent writes",
+      "silent writers", "stores",         "outside reads",    "returned views",
+      "ties",           "autograd",       "random operators", "counters",
+      "constants",      "gradient blocks"};
   std::vector<std::string> found;
   for (const ProgramOddity oddity : oddities) {
     found.emplace_back(kNames[static_cast<size_t>(oddity)]);

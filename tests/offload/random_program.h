@@ -37,8 +37,14 @@ enum class ProgramOddity {
   kAutograd,
   // LibTorch's global generator.
   kRandom,
+  // Integers that count, in attributes and buffers.
+  kCounters,
+  // Tensors that are constants of graphs.
+  kConstants,
+  // Gradients that begin and end within a method of a block, of one operator.
+  kGradientBlocks,
 };
-inline constexpr int kProgramOddities = 11;
+inline constexpr int kProgramOddities = 14;
 
 // An attribute of a class of a program.
 struct ProgramAttribute {
@@ -49,6 +55,8 @@ struct ProgramAttribute {
     kList,
     kDict,
     kTuple,
+    // An integer, 0.
+    kInt,
     kModule
   };
   enum class Layout { kContiguous, kTransposed, kOffset, kExpanded };
@@ -70,6 +78,12 @@ struct ProgramAttribute {
   // path from the same parent leads to.
   std::string alias_of;
 };
+
+ProgramAttribute tensor_attribute(
+    std::string name, char shape,
+    ProgramAttribute::Holder holder = ProgramAttribute::Holder::kParameter,
+    std::string dtype = "float");
+ProgramAttribute module_attribute(std::string name, std::string made);
 
 // A line or a few of a function's body, not indented. Without those that are
 // not fixed the function is a function still.
@@ -109,6 +123,8 @@ struct RandomProgram {
   std::vector<std::string> vaes;
   // The containers of each encoder's blocks; a DiT's is "blocks".
   std::vector<std::string> encoder_lists = {"blocks"};
+  // How many float tensors [8] the graphs have as constants: CONSTANTS.c0 …
+  int constants = 0;
   int blocks = 0;
   // Each pass runs blocks once, in order; it may leave some out.
   bool is_in_order = true;

@@ -92,5 +92,19 @@ TEST(RandomProgramsHarnessTest, ASeedAlwaysDrawsTheSameProgram) {
   EXPECT_NE(draw_program(7).source(), draw_program(8).source());
 }
 
+// Kinds of statements that no operator tells of.
+TEST(RandomProgramsHarnessTest, ProgramsHaveWhatMustBeDrawn) {
+  for (const char* const code :
+       {"CONSTANTS.c", "torch.backward(", "torch.autograd.grad(",
+        "torch.set_grad_enabled(False)", ".count = torch.add(",
+        ".count_buffer, 1)", "torch.to("}) {
+    int found = 0;
+    for (uint64_t seed = 1; seed <= 2000; ++seed) {
+      found += absl::StrContains(draw_program(seed).source(), code) ? 1 : 0;
+    }
+    EXPECT_GE(found, 15) << code;
+  }
+}
+
 }  // namespace
 }  // namespace ferry
