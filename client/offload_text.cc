@@ -70,6 +70,12 @@ OffloadRows offload_rows(const v1::OffloadReport& report) {
       absl::StrAppend(&text, ", ", report.slots(), " slots");
     rows.push_back({"device memory", std::move(text)});
   }
+  if (report.largest_request_bytes() > 0) {
+    rows.push_back({"largest request",
+                    absl::StrCat(short_bytes(report.largest_request_bytes()),
+                                 " beside the weights, with headroom for ",
+                                 short_bytes(report.headroom_bytes()))});
+  }
   if (report.host_bytes() > 0) {
     rows.push_back(
         {"host memory", absl::StrCat(short_bytes(report.host_bytes()), ", ",

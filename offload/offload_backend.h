@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/functional/function_ref.h"
@@ -79,6 +80,8 @@ class OffloadBackend {
   virtual OffloadStats stats() const = 0;
   // What it carries out; null when it is disabled.
   virtual const ResolvedPlan* plan() const = 0;
+  // Device memory that was left to activations; 0 when it is disabled.
+  virtual int64_t headroom_bytes() const { return 0; }
   // Why this strategy and this residency, with the numbers that decided; one
   // sentence without its end. Empty when it is disabled.
   virtual std::string reason() const = 0;

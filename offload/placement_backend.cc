@@ -219,7 +219,11 @@ absl::Status PlacementBackend::vote_on_placing(const absl::Status& mine,
 }
 
 absl::StatusOr<int64_t> PlacementBackend::free_bytes() const {
-  const absl::StatusOr<MemoryInfo> memory = platform_.memory_info();
+  absl::StatusOr<MemoryInfo> memory = platform_.memory_info();
+  if (memory.ok()) {
+    memory->free_bytes = std::max<int64_t>(
+        memory->free_bytes - platform_.device()->library_bytes(), 0);
+  }
   if (!is_together()) {
     RETURN_IF_ERROR(memory.status());
     return memory->free_bytes;

@@ -92,6 +92,9 @@ class PlacementBackend final : public OffloadBackend {
   const ResolvedPlan* plan() const override {
     return is_enabled() ? &plan_ : nullptr;
   }
+  int64_t headroom_bytes() const override {
+    return is_enabled() ? effective_.headroom_bytes().value_or(0) : 0;
+  }
   std::string reason() const override { return is_enabled() ? reason_ : ""; }
 
  private:

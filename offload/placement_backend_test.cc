@@ -258,5 +258,33 @@ TEST_F(PlacementBackendTest, NamesAllThatCannotMove) {
             "and has no values");
 }
 
+// What libraries of the device take is left to them, whatever the policy.
+TEST_F(PlacementBackendTest, PlansLeaveAloneWhatLibrariesTake) {
+  for (const int64_t memory : {40'000, 60'000, 200'000}) {
+    std::vector<OffloadStats> stats;
+    std::vector<std::string> reasons;
+    for (const int64_t library_bytes : {int64_t{0}, int64_t{100'000}}) {
+      SimulatedDeviceOptions options = checked_device();
+      options.memory_bytes = memory + library_bytes;
+      options.library_bytes = library_bytes;
+      SimulatedPlatform platform(options);
+      OmniDiffusionConfig config;
+      config.diffusion_offload_config.emplace().mode = "auto";
+      ToyOptions toy;
+      toy.blocks = 9;
+      ToyModule module(toy);
+      PlacementBackend backend(platform, *OffloadConfig::from_od_config(config),
+                               {});
+      ASSERT_EQ(backend.enable(module), absl::OkStatus());
+      stats.push_back(backend.stats());
+      reasons.push_back(backend.reason());
+      ASSERT_EQ(backend.disable(), absl::OkStatus());
+    }
+    EXPECT_EQ(stats[0].device_bytes, stats[1].device_bytes);
+    EXPECT_EQ(stats[0].resident_bytes, stats[1].resident_bytes);
+    EXPECT_EQ(reasons[0], reasons[1]);
+  }
+}
+
 }  // namespace
 }  // namespace ferry

@@ -51,6 +51,25 @@ class SilentObserver : public GenerationObserver {
   }
 };
 
+// Height and width with the most pixels that the limits allow; of those with as
+// many, the one that is most like a square.
+std::pair<int, int> largest_size(const v1::Limits& limits) {
+  const int multiple = limits.size_multiple();
+  std::pair<int, int> largest = {0, 0};
+  const auto pixels = [](const std::pair<int, int>& size) {
+    return int64_t{size.first} * size.second;
+  };
+  for (int edge = multiple; edge <= limits.max_edge(); edge += multiple) {
+    const int64_t other = std::min<int64_t>({edge, limits.max_edge(),
+                                             limits.max_pixels() / edge}) /
+                          multiple * multiple;
+    const std::pair<int, int> size = {static_cast<int>(other), edge};
+    if (edge < limits.min_edge() || other < limits.min_edge()) continue;
+    if (pixels(size) > pixels(largest)) largest = size;
+  }
+  return largest;
+}
+
 // The one implementation of Pipeline: TorchScript stages around a C++ loop.
 class DiffusionPipeline : public Pipeline {
  public:
@@ -74,11 +93,7 @@ class DiffusionPipeline : public Pipeline {
 
   absl::Status warm_up() override {
     fault_point("warm_up");
-    v1::GenerationSpec spec = description_.defaults();
-    spec.set_prompt("warm-up");
-    spec.set_num_inference_steps(
-        description_.scheduler_infos(0).min_num_inference_steps());
-    spec.mutable_output()->set_format(v1::OutputSpec::FORMAT_RAW_RGB8);
+    v1::GenerationSpec spec = shortest_spec();
     const v1::Limits& limits = description_.limits();
     const int multiple = limits.size_multiple();
     const int edge = (limits.min_edge() + multiple - 1) / multiple * multiple;
@@ -87,15 +102,46 @@ class DiffusionPipeline : public Pipeline {
       spec.set_height(edge);
       spec.set_width(edge);
     }
-    SilentObserver observer;
-    absl::Status status = generate(spec, observer).status();
-    if (status.ok()) return status;
-    return absl::Status(status.code(),
-                        absl::StrCat(parts_.manifest.module(),
-                                     ": warm-up: ", status.message()));
+    return run_silently(spec, "warm-up");
+  }
+
+  absl::Status try_largest() override {
+    v1::GenerationSpec spec = shortest_spec();
+    const auto [height, width] = largest_size(description_.limits());
+    // Limits may allow no size at all.
+    if (height > 0) {
+      spec.set_height(height);
+      spec.set_width(width);
+    }
+    spec.set_num_images(description_.limits().max_images());
+    if (parts_.manifest.guidance() == config::v1::GUIDANCE_CLASSIFIER_FREE) {
+      // Else the negative prompt is not computed.
+      spec.set_guidance_scale(std::max(spec.guidance_scale(), 2.0));
+    }
+    return run_silently(spec, "the largest request");
   }
 
  private:
+  // As few steps as can be, at the default size.
+  v1::GenerationSpec shortest_spec() const {
+    v1::GenerationSpec spec = description_.defaults();
+    spec.set_prompt("warm-up");
+    spec.set_num_inference_steps(
+        description_.scheduler_infos(0).min_num_inference_steps());
+    spec.mutable_output()->set_format(v1::OutputSpec::FORMAT_RAW_RGB8);
+    return spec;
+  }
+
+  absl::Status run_silently(const v1::GenerationSpec& spec,
+                            absl::string_view what) {
+    SilentObserver observer;
+    const absl::Status status = generate(spec, observer).status();
+    if (status.ok()) return status;
+    return absl::Status(status.code(),
+                        absl::StrCat(parts_.manifest.module(), ": ", what, ": ",
+                                     status.message()));
+  }
+
   void fill_description() {
     const config::v1::PipelineManifest& manifest = parts_.manifest;
     *description_.mutable_tasks() = manifest.tasks();

@@ -46,6 +46,10 @@ class Pipeline {
   // first request as fast as the others. Errors as generate(), naming the file.
   virtual absl::Status warm_up() = 0;
 
+  // The same at the largest size, and with the most pictures, that the package
+  // allows: shows how much memory requests need.
+  virtual absl::Status try_largest() = 0;
+
   // What the package says: tasks, limits, schedulers, defaults and version.
   virtual const v1::Pipeline& description() const = 0;
 

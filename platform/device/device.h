@@ -57,6 +57,9 @@ class Device : public ResourceOwner {
   virtual absl::StatusOr<MemoryInfo> memory_info() const = 0;
   // An allocation takes its bytes, rounded up to a multiple of this.
   virtual int64_t allocation_granularity() const = 0;
+  // Device memory that libraries take for themselves once kernels run, beside
+  // arenas and tensors. Who plans leaves it alone.
+  virtual int64_t library_bytes() const = 0;
   // `label` names the arena in errors: "slot 1 of transformer". bytes > 0.
   virtual absl::StatusOr<DeviceArena> allocate(int64_t bytes,
                                                absl::string_view label) = 0;

@@ -40,6 +40,9 @@ class Platform {
   // from, and so !supports_cpu_offload(). Belongs to the platform.
   virtual Device* device() = 0;
 
+  // Whether memory_info() counts what kernels compute with, not only arenas.
+  virtual bool counts_activations() const { return false; }
+
   // Blocks until all work that was given to the device has ended. Returns the
   // error of work that failed.
   [[nodiscard]] virtual absl::Status synchronize() = 0;

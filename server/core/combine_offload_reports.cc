@@ -32,6 +32,10 @@ void add(const v1::OffloadReport& rank, v1::OffloadReport* all) {
   all->set_streamed_bytes(
       std::max(all->streamed_bytes(), rank.streamed_bytes()));
   all->set_device_bytes(std::max(all->device_bytes(), rank.device_bytes()));
+  all->set_headroom_bytes(
+      std::max(all->headroom_bytes(), rank.headroom_bytes()));
+  all->set_largest_request_bytes(
+      std::max(all->largest_request_bytes(), rank.largest_request_bytes()));
 }
 
 // Of those that know it.

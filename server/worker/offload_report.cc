@@ -163,7 +163,8 @@ void add_offload_timings(const OffloadStats& stats, v1::Timings* timings) {
 v1::OffloadReport make_offload_report(const OffloadableModule& module,
                                       const OffloadConfig& config,
                                       const OffloadBackendChoice& choice,
-                                      Platform& platform) {
+                                      Platform& platform,
+                                      const LargestRequest& largest) {
   v1::OffloadReport report;
   const OffloadStrategy strategy = choice.backend == nullptr
                                        ? OffloadStrategy::kNone
@@ -202,6 +203,9 @@ v1::OffloadReport make_offload_report(const OffloadableModule& module,
   }
   if (choice.backend != nullptr && choice.backend->plan() != nullptr) {
     report_plan(*choice.backend, &report);
+    report.set_headroom_bytes(choice.backend->headroom_bytes());
+    report.set_largest_request_bytes(largest.bytes);
+    if (!largest.note.empty()) report.add_notes(largest.note);
     report.set_host_memory(
         std::string(host_memory_of(platform.device()->stats())));
   }

@@ -13,11 +13,21 @@ namespace ferry {
 // What offloading did for one generation.
 void add_offload_timings(const OffloadStats& stats, v1::Timings* timings);
 
+// The largest request that a package allows, tried when its weights were
+// placed.
+struct LargestRequest {
+  // Device memory that it took beside them; 0: it was not measured.
+  int64_t bytes = 0;
+  // What operators should know of it; empty: nothing.
+  std::string note;
+};
+
 // What offloading does for a pipeline, as operators see it. Without a backend
 // every component is resident.
 v1::OffloadReport make_offload_report(const OffloadableModule& module,
                                       const OffloadConfig& config,
                                       const OffloadBackendChoice& choice,
-                                      Platform& platform);
+                                      Platform& platform,
+                                      const LargestRequest& largest = {});
 
 }  // namespace ferry

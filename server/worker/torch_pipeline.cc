@@ -1,15 +1,21 @@
 #include "server/worker/torch_pipeline.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "offload/offload_backend.h"
 #include "offload/offload_stats.h"
 #include "offload/torch_status.h"
 #include "offload/wave_participant.h"
 #include "platform/base/error_info.h"
 #include "platform/base/logging.h"
+#include "platform/base/saturating_math.h"
 #include "platform/base/status_macros.h"
 #include "platform/device/device.h"
+#include "platform/device/memory_info.h"
 #include "server/worker/offload_observer.h"
 #include "server/worker/offload_report.h"
 
@@ -43,16 +49,24 @@ absl::StatusOr<bool> TorchPipeline::start(bool warm_up) {
 
 absl::StatusOr<bool> TorchPipeline::try_start(bool warm_up) {
   bool is_warm = false;
+  std::optional<int64_t> free_bytes;
   if (parts_.choice.backend != nullptr) {
     RETURN_IF_ERROR(enable_offload());
+    if (parts_.platform->counts_activations()) {
+      ASSIGN_OR_RETURN(const MemoryInfo memory, parts_.platform->memory_info());
+      free_bytes = memory.free_bytes;
+    }
     ASSIGN_OR_RETURN(const bool confirmed, parts_.choice.backend->confirm([&] {
       is_warm = true;
       return run_smallest_request();
     }));
     if (!confirmed) return false;
   }
-  log_offload();
   if (warm_up && !is_warm) RETURN_IF_ERROR(run_smallest_request());
+  if (free_bytes.has_value()) {
+    RETURN_IF_ERROR(try_largest_request(*free_bytes));
+  }
+  log_offload();
   return true;
 }
 
@@ -76,6 +90,33 @@ absl::Status TorchPipeline::run_smallest_request() {
   if (parts_.choice.backend == nullptr) return status;
   parts_.choice.backend->end_generation();
   return status.ok() ? parts_.choice.backend->check() : status;
+}
+
+absl::Status TorchPipeline::try_largest_request(int64_t free_bytes) {
+  OffloadBackend& backend = *parts_.choice.backend;
+  absl::Status status = parts_.pipeline->try_largest();
+  backend.end_generation();
+  if (status.ok()) status = backend.check();
+  // LibTorch has not given back what it used.
+  const absl::StatusOr<MemoryInfo> memory = parts_.platform->memory_info();
+  parts_.platform->empty_cache();
+  if (!status.ok()) {
+    RETURN_IF_ERROR(find_loss());
+    largest_.note =
+        absl::StrCat("not every request can be served: ", status.message());
+  } else {
+    RETURN_IF_ERROR(memory.status());
+    largest_.bytes = std::max<int64_t>(free_bytes - memory->free_bytes, 0);
+    const int64_t left = saturating_add(
+        backend.headroom_bytes(), parts_.platform->device()->library_bytes());
+    if (largest_.bytes <= left) return absl::OkStatus();
+    largest_.note = absl::StrCat(
+        "the largest request takes ", largest_.bytes,
+        " bytes of device memory beside the weights, and ", left,
+        " were left to it and to the device's libraries: set headroom_bytes");
+  }
+  log_warning("offload", {{"note", largest_.note}});
+  return absl::OkStatus();
 }
 
 absl::StatusOr<GenerationReport> TorchPipeline::generate(
@@ -108,7 +149,7 @@ v1::Pipeline TorchPipeline::description() const {
   v1::Pipeline description = parts_.pipeline->description();
   *description.mutable_offload() =
       make_offload_report(parts_.pipeline->offloadable_module(), parts_.config,
-                          parts_.choice, *parts_.platform);
+                          parts_.choice, *parts_.platform, largest_);
   return description;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -14,6 +15,7 @@
 #include "platform/device/platform.h"
 #include "server/worker/join_group.h"
 #include "server/worker/loaded_pipeline.h"
+#include "server/worker/offload_report.h"
 #include "server/worker/wave_line.h"
 
 namespace ferry {
@@ -63,6 +65,10 @@ class TorchPipeline final : public LoadedPipeline {
   absl::StatusOr<bool> try_start(bool warm_up);
   absl::Status enable_offload();
   absl::Status run_smallest_request();
+  // On a device with memory of its own: what it takes, and whether that is what
+  // was left to it. `free_bytes` were free when the weights were placed. An
+  // error only if nothing can run any more.
+  absl::Status try_largest_request(int64_t free_bytes);
   absl::StatusOr<GenerationReport> generate_timed(
       const v1::GenerationSpec& spec, GenerationObserver& observer);
   // Why the process can only end; OK if it need not.
@@ -74,6 +80,7 @@ class TorchPipeline final : public LoadedPipeline {
 
   Parts parts_;
   WaveLine* const waves_;
+  LargestRequest largest_;
 };
 
 }  // namespace ferry

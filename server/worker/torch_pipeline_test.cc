@@ -24,6 +24,9 @@
 #include "pipelines/pipeline.h"
 #include "pipelines/testing/tiny_pipeline.h"
 #include "platform/base/error_info.h"
+#include "platform/device/device.h"
+#include "platform/device/memory_info.h"
+#include "platform/device/platform.h"
 #include "platform/device/simulated/fault_plan.h"
 #include "platform/device/simulated/simulated_device.h"
 #include "platform/device/simulated/simulated_device_options.h"
@@ -195,6 +198,71 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) {
       return absl::StrCat(info.param.mode, info.param.checks ? "Checked" : "");
     });
+
+// Of whose memory something is taken whenever somebody looks.
+class ShrinkingPlatform final : public Platform {
+ public:
+  static constexpr int64_t kTaken = 1000;
+
+  explicit ShrinkingPlatform(const SimulatedDeviceOptions& options)
+      : platform_(options) {}
+
+  std::string name() const override { return "shrinking"; }
+  std::string torch_device() const override { return "cpu"; }
+  absl::StatusOr<MemoryInfo> memory_info() const override {
+    absl::StatusOr<MemoryInfo> memory = platform_.memory_info();
+    if (memory.ok()) memory->free_bytes -= kTaken * ++looks_;
+    return memory;
+  }
+  bool counts_activations() const override { return true; }
+  bool supports_cpu_offload() const override { return true; }
+  std::string offload_unsupported_reason() const override { return ""; }
+  Device* device() override { return platform_.device(); }
+  absl::Status synchronize() override { return platform_.synchronize(); }
+  void empty_cache() override {}
+
+ private:
+  SimulatedPlatform platform_;
+  mutable int64_t looks_ = 0;
+};
+
+class LargestRequestTest : public testing::Test {
+ protected:
+  static v1::OffloadReport report_with(int64_t headroom_bytes) {
+    const auto directory =
+        std::filesystem::path(testing::TempDir()) / "largest";
+    std::filesystem::remove_all(directory);
+    EXPECT_EQ(write_tiny_pipeline(directory, {}), absl::OkStatus());
+    TorchPipeline::Parts parts;
+    parts.platform =
+        std::make_unique<ShrinkingPlatform>(SimulatedDeviceOptions());
+    OmniDiffusionConfig config;
+    DiffusionOffloadConfig& compact = config.diffusion_offload_config.emplace();
+    compact.mode = "auto";
+    compact.headroom_bytes = headroom_bytes;
+    parts.config = *OffloadConfig::from_od_config(config);
+    parts.choice = *get_offload_backend(parts.config, *parts.platform);
+    PipelineOptions load;
+    load.warm_up = false;
+    parts.pipeline = *Pipeline::load(directory, load);
+    TorchPipeline pipeline(std::move(parts), nullptr);
+    EXPECT_EQ(pipeline.start(/*warm_up=*/true).status(), absl::OkStatus());
+    return pipeline.description().offload();
+  }
+};
+
+TEST_F(LargestRequestTest, IsMeasuredAndComparedWithWhatWasLeftToIt) {
+  const v1::OffloadReport enough = report_with(ShrinkingPlatform::kTaken);
+  EXPECT_EQ(enough.largest_request_bytes(), ShrinkingPlatform::kTaken);
+  EXPECT_EQ(enough.headroom_bytes(), ShrinkingPlatform::kTaken);
+  EXPECT_EQ(enough.notes_size(), 0);
+  const v1::OffloadReport less = report_with(ShrinkingPlatform::kTaken - 1);
+  ASSERT_EQ(less.notes_size(), 1);
+  EXPECT_EQ(less.notes(0),
+            "the largest request takes 1000 bytes of device memory beside the "
+            "weights, and 999 were left to it and to the device's libraries: "
+            "set headroom_bytes");
+}
 
 }  // namespace
 }  // namespace ferry

@@ -195,5 +195,28 @@ TEST_F(GpuPipelineTest, GivesItsMemoryBack) {
   }
 }
 
+// CudaDevice::kLibraryBytes is as much as is left alone, and enough.
+TEST_F(GpuPipelineTest, LibrariesTakeNoMoreThanPlansLeaveThem) {
+  const auto platform = get_platform({"cuda"});
+  ASSERT_TRUE(platform.ok()) << platform.status();
+  (*platform)->empty_cache();
+  const int64_t before = (*platform)->memory_info()->free_bytes;
+  worker::v1::LoadPipelineRequest resident = request(*tiny());
+  resident.mutable_offload()->set_mode("none");
+  const auto loaded = load_pipeline(resident);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  ASSERT_TRUE(generate(**loaded).ok());
+  const v1::OffloadReport report = (*loaded)->description().offload();
+  EXPECT_GT(report.largest_request_bytes(), 0);
+  EXPECT_EQ(report.notes_size(), 0);
+  (*platform)->empty_cache();
+  const int64_t taken =
+      before - (*platform)->memory_info()->free_bytes - report.device_bytes();
+  std::printf("libraries: %lld bytes, the largest request: %lld\n",
+              static_cast<long long>(taken),
+              static_cast<long long>(report.largest_request_bytes()));
+  EXPECT_LE(taken, (*platform)->device()->library_bytes());
+}
+
 }  // namespace
 }  // namespace ferry

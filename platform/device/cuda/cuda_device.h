@@ -39,6 +39,12 @@ namespace ferry {
 // thread (CurrentDeviceApi).
 class CudaDevice final : public Device {
  public:
+  // What CUDA and its libraries take after the context was made: code that is
+  // loaded with a kernel's first launch, workspaces of cuBLAS and plans of
+  // cuDNN, and what LibTorch's allocator loses to the size of its segments.
+  // tests/gpu/gpu_pipeline_test.cc measures it.
+  static constexpr int64_t kLibraryBytes = int64_t{768} << 20;
+
   // FAILED_PRECONDITION says why the device cannot be used. `cuda` and `torch`
   // must outlive it, and `torch` be loaded, on a thread that uses the device,
   // before a stream is asked for.
@@ -48,6 +54,7 @@ class CudaDevice final : public Device {
   absl::StatusOr<MemoryInfo> memory_info() const override;
   // Of cudaMalloc, which maps large pages.
   int64_t allocation_granularity() const override { return 2 << 20; }
+  int64_t library_bytes() const override { return kLibraryBytes; }
   absl::StatusOr<DeviceArena> allocate(int64_t bytes,
                                        absl::string_view label) override;
   absl::StatusOr<HostArena> allocate_host(int64_t bytes,

@@ -30,6 +30,7 @@ class CudaPlatform final : public Platform {
     return device_->memory_info();
   }
   bool supports_cpu_offload() const override { return true; }
+  bool counts_activations() const override { return true; }
   std::string offload_unsupported_reason() const override { return ""; }
   CudaDevice* device() override { return device_.get(); }
   absl::Status synchronize() override { return device_->synchronize(); }

@@ -57,6 +57,7 @@ class SimulatedDevice final : public Device {
 
   absl::StatusOr<MemoryInfo> memory_info() const override;
   int64_t allocation_granularity() const override;
+  int64_t library_bytes() const override { return options_.library_bytes; }
   absl::StatusOr<DeviceArena> allocate(int64_t bytes,
                                        absl::string_view label) override;
   absl::StatusOr<HostArena> allocate_host(int64_t bytes,

@@ -20,6 +20,10 @@ std::vector<std::string> problems_of(const SimulatedDeviceOptions& options) {
           "simulated_device_memory: ", options.memory_bytes,
           " is not from 1 to ", SimulatedDeviceOptions::kMaxMemoryBytes,
           " bytes");
+  require(options.library_bytes >= 0 &&
+              options.library_bytes <= options.memory_bytes,
+          "library_bytes: ", options.library_bytes, " is not from 0 to ",
+          options.memory_bytes, " bytes");
   require(is_rate(options.h2d_gbps), "simulated_h2d_gbps: ", options.h2d_gbps,
           " is not a positive number");
   require(is_rate(options.d2h_gbps), "simulated_d2h_gbps: ", options.d2h_gbps,

@@ -16,6 +16,8 @@ struct SimulatedDeviceOptions {
 
   // Its memory. 1 to kMaxMemoryBytes.
   int64_t memory_bytes = int64_t{8} << 30;
+  // Of it, what libraries would take. 0 to memory_bytes.
+  int64_t library_bytes = 0;
   // Rates of the link in 10^9 bytes a second, each direction its own; all
   // copies of a direction share it. Positive.
   double h2d_gbps = 25;

@@ -72,6 +72,7 @@ class MutatingDevice final : public Device {
   int64_t allocation_granularity() const override {
     return device_.allocation_granularity();
   }
+  int64_t library_bytes() const override { return device_.library_bytes(); }
   absl::StatusOr<DeviceArena> allocate(int64_t bytes,
                                        absl::string_view label) override {
     return device_.allocate(bytes, label);
