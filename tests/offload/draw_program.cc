@@ -71,7 +71,7 @@ class Drawer {
       return;
     }
     static constexpr int kPercent[kProgramOddities] = {
-        80, 30, 35, 25, 20, 25, 20, 25, 20, 12, 20, 20, 20, 15};
+        80, 30, 35, 25, 20, 25, 20, 25, 20, 12, 20, 40, 20, 30};
     for (int i = 0; i < kProgramOddities; ++i) {
       if (draws_.percent(static_cast<size_t>(kPercent[i]))) {
         program_.oddities.insert(static_cast<ProgramOddity>(i));

@@ -359,20 +359,21 @@ void ProgramStatements::use_random(const ProgramScope& scope) {
 }
 
 void ProgramStatements::count(const ProgramScope& scope) {
+  std::vector<const ProgramAttribute*> counters;
   for (const ProgramAttribute& attribute : scope.owner_class->attributes) {
-    if (!is_counter(attribute) || draws_.one_in(3)) continue;
-    const std::string path = absl::StrCat(scope.owner, ".", attribute.name);
-    if (attribute.holder == Holder::kInt) {
-      line(absl::StrCat(path, " = torch.add(", path, ", 1)"));
-      line(absl::StrCat("x = torch.add(x, torch.mul(", path, ", 0.01))"));
-    } else {
-      line(absl::StrCat("torch.add_(", path, ", 1)"));
-      line(absl::StrCat("x = torch.add(x, torch.mul(torch.to(", path,
-                        ", 6), 0.01))"));
-    }
-    return;
+    if (is_counter(attribute)) counters.push_back(&attribute);
   }
-  read(scope);
+  if (counters.empty()) return read(scope);
+  const ProgramAttribute& chosen = *draws_.among(counters);
+  const std::string path = absl::StrCat(scope.owner, ".", chosen.name);
+  if (chosen.holder == Holder::kInt) {
+    line(absl::StrCat(path, " = torch.add(", path, ", 1)"));
+    line(absl::StrCat("x = torch.add(x, torch.mul(", path, ", 0.01))"));
+  } else {
+    line(absl::StrCat("torch.add_(", path, ", 1)"));
+    line(absl::StrCat("x = torch.add(x, torch.mul(torch.to(", path,
+                      ", 6), 0.01))"));
+  }
 }
 
 void ProgramStatements::use_constant(const ProgramScope& scope) {

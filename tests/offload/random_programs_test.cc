@@ -102,7 +102,7 @@ TEST(RandomProgramsHarnessTest, ProgramsHaveWhatMustBeDrawn) {
     for (uint64_t seed = 1; seed <= 2000; ++seed) {
       found += absl::StrContains(draw_program(seed).source(), code) ? 1 : 0;
     }
-    EXPECT_GE(found, 15) << code;
+    EXPECT_GE(found, 60) << code;
   }
 }
 
