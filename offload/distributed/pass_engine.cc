@@ -220,7 +220,6 @@ void PassEngine::gather(const PassProtocol::Work& work) {
     status = give_gather(work);
   }
   if (!status.ok()) return fail(status);
-  stats_.gathered_bytes += image_of(work).gathered_bytes();
   protocol_.end_gather();
   changed_.notify_all();
 }
@@ -455,6 +454,7 @@ PassEngine::Stats PassEngine::stats() {
   stats.exposed_stall = first_waits_.time() + waits_.time();
   const ShareCopies::Stats copies = shares_.stats();
   stats.h2d_bytes = copies.h2d_bytes;
+  stats.gathered_bytes = copies.gathered_bytes;
   stats.timed_h2d_bytes = copies.timed_h2d_bytes;
   stats.h2d_time = copies.h2d_time;
   return stats;

@@ -41,7 +41,8 @@ absl::Status ShareCopies::copy(const BlockImage& image) {
   RETURN_IF_ERROR(device_.record(slot.copied, stream));
   is_copied_ = true;
   MutexLock lock(&mutex_);
-  h2d_bytes_ += image.host_bytes();
+  stats_.h2d_bytes += image.host_bytes();
+  stats_.gathered_bytes += image.gathered_bytes();
   return timer_.end(stream, image.host_bytes());
 }
 
@@ -73,7 +74,10 @@ ShareCopies::Stats ShareCopies::stats() {
   MutexLock lock(&mutex_);
   // A device that failed has said so to those who work with it.
   (void)timer_.collect();
-  return {h2d_bytes_, timer_.amount(), timer_.time()};
+  Stats stats = stats_;
+  stats.timed_h2d_bytes = timer_.amount();
+  stats.h2d_time = timer_.time();
+  return stats;
 }
 
 }  // namespace ferry

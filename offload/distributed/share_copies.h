@@ -33,6 +33,8 @@ class ShareCopies {
 
   struct Stats {
     int64_t h2d_bytes = 0;
+    // Of the shares of all ranks that are gathered with these.
+    int64_t gathered_bytes = 0;
     // As in OffloadStats.
     int64_t timed_h2d_bytes = 0;
     absl::Duration h2d_time;
@@ -82,7 +84,8 @@ class ShareCopies {
   bool is_copied_ = false;
 
   Mutex mutex_;
-  int64_t h2d_bytes_ GUARDED_BY(mutex_) = 0;
+  // Counters only; the timer has the times.
+  Stats stats_ GUARDED_BY(mutex_);
   StreamTimer timer_ GUARDED_BY(mutex_);
 };
 
