@@ -169,6 +169,11 @@ absl::Status PlacementBackend::seal_images() const {
 void PlacementBackend::end_choice(bool is_tried) {
   if (group_ == nullptr) return;
   group_->images.reset();
+  group_->join_devices = nullptr;
+  // It holds memory of the device, and nobody will gather.
+  if (config_.is_automatic() && weights_.engine() == nullptr) {
+    group_->weights.reset();
+  }
   if (is_tried) group_->choice.reset();
 }
 
@@ -294,6 +299,20 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose_automatically(
       const uint64_t some_streams,
       group_->control->all_reduce_or(streams ? 1 : 0, group_->start_timeout));
   if (some_streams == 0) return alone;
+  if (group_->join_devices != nullptr) {
+    RETURN_IF_ERROR(std::exchange(group_->join_devices, nullptr)());
+    if (group_->weights == nullptr) {
+      if (alone.ok()) {
+        absl::StrAppend(&alone->reason,
+                        "; each rank copies for itself: the "
+                        "devices cannot be joined");
+      }
+      return alone;
+    }
+    // What joins them takes memory of the devices.
+    ASSIGN_OR_RETURN(const int64_t left, this->free_bytes());
+    if (left != free_bytes) return choose_automatically(module, left);
+  }
   const absl::StatusOr<TransferRates> rates =
       measure_transfer_rates(*platform_.device(), *group_, free_bytes);
   RETURN_IF_ERROR(group_->control->status());

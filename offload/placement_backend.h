@@ -128,7 +128,8 @@ class PlacementBackend final : public OffloadBackend {
   // Whether the ranks choose if they gather.
   bool may_gather() const {
     return config_.is_automatic() && group_ != nullptr &&
-           group_->weights != nullptr && config_.group_size() == group_->size();
+           (group_->weights != nullptr || group_->join_devices != nullptr) &&
+           config_.group_size() == group_->size();
   }
   // What weights may be planned for: of a group, the least that a rank has.
   absl::StatusOr<int64_t> free_bytes() const;

@@ -218,6 +218,66 @@ TEST(AutomaticGroupTest, NothingIsMeasuredWhereEverythingFits) {
   EXPECT_THAT(group.rank(1).backend->reason(), Not(HasSubstr("measured")));
 }
 
+// Devices are joined for what is gathered, once on all ranks, and not before.
+TEST(AutomaticGroupTest, DevicesAreNotJoinedWhereEverythingFits) {
+  for (const bool fits : {true, false}) {
+    ToyGroupOptions options = automatic_options(/*gather_gbps=*/5);
+    options.joins_late = true;
+    if (fits) options.device.memory_bytes = checked_device().memory_bytes;
+    ToyGroup group(options);
+    ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+    for (int rank = 0; rank < kRanks; ++rank) {
+      EXPECT_EQ(group.rank(rank).joins, fits ? 0 : 1);
+      EXPECT_EQ(group.rank(rank).group.join_devices, nullptr);
+      EXPECT_EQ(group.rank(rank).group.weights == nullptr, fits);
+    }
+  }
+}
+
+TEST(AutomaticGroupTest, WhoDoesNotGatherKeepsNoDevicesJoined) {
+  for (const bool late : {true, false}) {
+    ToyGroupOptions options = automatic_options(/*gather_gbps=*/0.0005);
+    options.joins_late = late;
+    ToyGroup group(options);
+    expect_agreement(group, "; each rank copies for itself: for a pass, ");
+    for (int rank = 0; rank < kRanks; ++rank) {
+      EXPECT_EQ(group.rank(rank).group.weights, nullptr);
+    }
+  }
+}
+
+TEST(AutomaticGroupTest, DevicesThatCannotBeJoinedAreDoneWithout) {
+  ToyGroupOptions options = automatic_options(/*gather_gbps=*/5);
+  options.joins_late = true;
+  ToyGroup group(options);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    group.rank(rank).group.join_devices = [] { return absl::OkStatus(); };
+  }
+  expect_agreement(group,
+                   "; each rank copies for itself: the devices cannot "
+                   "be joined");
+}
+
+// What joins devices takes memory of theirs, which is not planned with.
+TEST(AutomaticGroupTest, MemoryThatJoiningTakesIsLeftAlone) {
+  ToyGroupOptions options = automatic_options(/*gather_gbps=*/5);
+  options.joins_late = true;
+  ToyGroup group(options);
+  std::vector<DeviceArena> taken(kRanks);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    auto& join = group.rank(rank).group.join_devices;
+    join = [&, rank, join] {
+      taken[static_cast<size_t>(rank)] =
+          *group.rank(rank).platform->device()->allocate(4096, "a buffer");
+      return join();
+    };
+  }
+  ASSERT_THAT(group.enable(), Each(absl::OkStatus()));
+  EXPECT_THAT(group.rank(0).backend->reason(),
+              HasSubstr(absl::StrCat("of ", 22'016 - 4096, " free bytes")));
+  EXPECT_THAT(group.violations(), IsEmpty());
+}
+
 // What was asked for stands.
 TEST(AutomaticGroupTest, NothingIsMeasuredForThosePoliciesThatSay) {
   for (const bool gathers : {false, true}) {

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "platform/distributed/communicator.h"
 #include "platform/distributed/host_communicator.h"
@@ -18,8 +20,12 @@ namespace ferry {
 // the same; they need no group of their devices.
 struct RankGroup {
   std::unique_ptr<HostCommunicator> control;
-  // Null where nothing is gathered.
+  // Null where nothing is gathered, or not yet.
   std::unique_ptr<Communicator> weights;
+  // Joins the devices of ranks that may gather, once one of them has something
+  // to gather: it makes `weights` and `choice`, on all ranks or on none. All
+  // call it, once. None: they are joined, or have no use for it.
+  std::function<absl::Status()> join_devices;
   // For what ranks find out together while passes are made, which take the
   // other two, and only until what they chose is final and was tried. Null, and
   // it is final at once, and not tried.

@@ -63,11 +63,26 @@ ToyGroup::ToyGroup(const ToyGroupOptions& options) : options_(options) {
     rank.group.weights = std::make_unique<SimulatedCommunicator>(
         rank.platform->simulated_device(), weights.join(r), communicator);
     if (options.confirms) rank.group.choice = choice.join(r);
+    if (options.joins_late) leave_for_later(rank);
     rank.group.timeout = options.timeout;
     if (images.valid()) rank.group.images = UniqueFd(::dup(images.get()));
     ranks_.push_back(std::move(rank));
   }
   for (Rank& rank : ranks_) rank.backend = make_backend(rank);
+}
+
+void ToyGroup::leave_for_later(Rank& rank) {
+  auto weights = std::make_shared<std::unique_ptr<Communicator>>(
+      std::move(rank.group.weights));
+  auto choice = std::make_shared<std::unique_ptr<HostCommunicator>>(
+      std::move(rank.group.choice));
+  rank.group.join_devices = [this, weights, choice, index = ranks_.size()] {
+    Rank& self = ranks_[index];
+    ++self.joins;
+    self.group.weights = std::move(*weights);
+    self.group.choice = std::move(*choice);
+    return absl::OkStatus();
+  };
 }
 
 ToyGroup::~ToyGroup() {

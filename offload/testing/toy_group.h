@@ -40,6 +40,8 @@ struct ToyGroupOptions {
   bool shares_images = false;
   // Ranks that gather of themselves find out whether it is worth it.
   bool confirms = false;
+  // Devices are joined when somebody has something to gather.
+  bool joins_late = false;
   // Of each block, in the offloaded pipelines.
   absl::Duration block_time;
   SimulatedDeviceOptions device;
@@ -62,6 +64,8 @@ class ToyGroup {
     std::unique_ptr<ToyModule> module;
     std::unique_ptr<ToyModule> twin;
     RankGroup group;
+    // How often its device was joined late.
+    int joins = 0;
     // Uses all of the above.
     std::unique_ptr<PlacementBackend> backend;
   };
@@ -93,6 +97,8 @@ class ToyGroup {
 
  private:
   void want_wave(int64_t last_wave) EXCLUDES_LOCK(mutex_);
+  // Takes the devices' group away until join_devices() is called.
+  void leave_for_later(Rank& rank);
   std::unique_ptr<ToyModule> make_module() const;
   std::unique_ptr<PlacementBackend> make_backend(Rank& rank) const;
   absl::Status place_again(Rank& rank) EXCLUDES_LOCK(mutex_);

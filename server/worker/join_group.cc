@@ -164,24 +164,36 @@ absl::StatusOr<std::unique_ptr<JoinedGroup>> JoinedGroup::join(
   group->ranks_.timeout = timeout;
   group->ranks_.start_timeout = join_timeout;
   const GlooOptions gloo = gloo_options(meeting, join_timeout);
-  ASSIGN_OR_RETURN(const std::unique_ptr<TcpStore> store,
+  ASSIGN_OR_RETURN(const std::shared_ptr<TcpStore> store,
                    group->join_votes(meeting, address, gloo));
-  if (gathers != Gathers::kNever) {
-    PrefixStore weights(*store,
-                        absl::StrCat(meeting.incarnation(), "/weights"));
-    const absl::Status joined = group->join_devices(platform, weights, gloo);
-    if (gathers == Gathers::kAlways) {
-      RETURN_IF_ERROR(joined);
-    } else {
-      RETURN_IF_ERROR(group->agree_on_devices(joined));
-    }
-    if (group->ranks_.weights != nullptr) {
-      PrefixStore choice(*store,
-                         absl::StrCat(meeting.incarnation(), "/choice"));
-      RETURN_IF_ERROR(group->join_choice(choice, gloo));
-    }
+  if (gathers == Gathers::kNever) return group;
+  // The group owns what is called, and so is there.
+  const auto join_gathering = [self = group.get(), &platform, store, gloo,
+                               incarnation = meeting.incarnation(), gathers] {
+    return self->join_gathering(platform, *store, incarnation, gloo, gathers);
+  };
+  if (gathers == Gathers::kAlways) {
+    RETURN_IF_ERROR(join_gathering());
+  } else {
+    group->ranks_.join_devices = join_gathering;
   }
   return group;
+}
+
+absl::Status JoinedGroup::join_gathering(Platform& platform, Store& store,
+                                         const std::string& incarnation,
+                                         const GlooOptions& gloo,
+                                         Gathers gathers) {
+  PrefixStore weights(store, absl::StrCat(incarnation, "/weights"));
+  const absl::Status joined = join_devices(platform, weights, gloo);
+  if (gathers == Gathers::kAlways) {
+    RETURN_IF_ERROR(joined);
+  } else {
+    RETURN_IF_ERROR(agree_on_devices(joined));
+  }
+  if (ranks_.weights == nullptr) return absl::OkStatus();
+  PrefixStore choice(store, absl::StrCat(incarnation, "/choice"));
+  return join_choice(choice, gloo);
 }
 
 }  // namespace ferry

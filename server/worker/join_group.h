@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -20,7 +21,9 @@ namespace ferry {
 // at the store that rank 0 keeps, under the incarnation's prefix, and are
 // joined twice: for votes by Gloo; for weights, if they gather any, by NCCL
 // between GPUs, by Gloo between simulated devices. Those that gather, or may,
-// are joined by Gloo once more, to find out whether they can, and shall.
+// are joined by Gloo once more, to find out whether they can, and shall. Those
+// that may are joined for weights when one of them has something to gather
+// (RankGroup::join_devices): ranks whose weights all fit never are.
 //
 // Whether their devices can be joined is the same for all ranks where they may
 // do without.
@@ -35,9 +38,11 @@ class JoinedGroup {
   // Whether ranks gather weights.
   enum class Gathers { kNever, kMaybe, kAlways };
 
-  // Blocks until all ranks have joined. Errors: those of the store and the
-  // communicators; INVALID_ARGUMENT, the request says nowhere to meet;
-  // UNIMPLEMENTED, a platform whose devices cannot be joined.
+  // Blocks until all ranks have joined. What is left for later has the same
+  // errors, and refers to the platform and the recorders until then. Errors:
+  // those of the store and the communicators; INVALID_ARGUMENT, the request
+  // says nowhere to meet; UNIMPLEMENTED, a platform whose devices cannot be
+  // joined.
   static absl::StatusOr<std::unique_ptr<JoinedGroup>> join(
       const worker::v1::LoadPipelineRequest& request, Platform& platform,
       RankRecorders& recorders, Gathers gathers);
@@ -56,6 +61,10 @@ class JoinedGroup {
       const GlooOptions& gloo);
   absl::Status join_devices(Platform& platform, Store& store,
                             const GlooOptions& gloo);
+  // For weights, and for the choice.
+  absl::Status join_gathering(Platform& platform, Store& store,
+                              const std::string& incarnation,
+                              const GlooOptions& gloo, Gathers gathers);
   // Does without them everywhere if they could not be joined somewhere.
   absl::Status agree_on_devices(const absl::Status& joined);
   absl::Status join_choice(Store& store, const GlooOptions& gloo);

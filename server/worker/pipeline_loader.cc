@@ -109,8 +109,9 @@ absl::Status load(const worker::v1::LoadPipelineRequest& request, bool warm_up,
           parts.config, platform, host_memory,
           parts.group == nullptr ? nullptr : &parts.group->ranks()));
   if (parts.choice.backend == nullptr && parts.group != nullptr) {
-    // Nobody packs images.
+    // Nobody packs images, or gathers.
     parts.group->ranks().images.reset();
+    parts.group->ranks().join_devices = nullptr;
   }
   const absl::Duration start = Clock::real().monotonic();
   ASSIGN_OR_RETURN(parts.pipeline,
