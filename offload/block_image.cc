@@ -60,59 +60,6 @@ absl::StatusOr<std::unique_ptr<BlockImage>> BlockImage::pack_shared(
   return image;
 }
 
-std::unique_ptr<BlockImage> BlockImage::keep(Device& device,
-                                             c10::Device torch_device,
-                                             const TensorGroup& group) {
-  auto image = absl::WrapUnique(new BlockImage(
-      device, group.owner, torch_device, plan_image(group.tensors), {}));
-  image->is_kept_ = true;
-  image->kept_.resize(image->layout_.segments.size());
-  for (size_t i = 0; i < group.tensors.size(); ++i) {
-    const size_t segment = image->layout_.places[i].segment;
-    if (segment == image->kept_.size()) continue;
-    image->kept_[segment] = group.tensors[i].tensor.storage();
-  }
-  image->take(group.tensors);
-  return image;
-}
-
-int64_t BlockImage::memory_bytes() const {
-  if (!is_kept_) return host_bytes();
-  int64_t bytes = 0;
-  for (const c10::Storage& storage : kept_) {
-    if (is_mapped(*storage.unsafeGetStorageImpl())) continue;
-    bytes += align_for_image(static_cast<int64_t>(storage.nbytes()));
-  }
-  return bytes;
-}
-
-absl::Status BlockImage::copy_to(char* data, Stream stream) const {
-  if (!is_kept_) {
-    return device_.copy_async(
-        stream, {CopyKind::kHostToDevice, data, host_data(), bytes()});
-  }
-  for (const ImageLayout::Segment& segment : layout_.segments) {
-    RETURN_IF_ERROR(device_.copy_async(
-        stream, {CopyKind::kHostToDevice, data + segment.offset, segment.source,
-                 segment.bytes}));
-    release_pages(*segment.storage);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status BlockImage::mark_read(const char* data, Stream stream) const {
-  if (!is_kept_) {
-    return device_.mark_access(stream, AccessKind::kRead, data, bytes());
-  }
-  // What is between them was not written.
-  for (const ImageLayout::Segment& segment : layout_.segments) {
-    if (segment.bytes == 0) continue;
-    RETURN_IF_ERROR(device_.mark_access(stream, AccessKind::kRead,
-                                        data + segment.offset, segment.bytes));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status BlockImage::fill() {
   ASSIGN_OR_RETURN(arena_, device_.allocate_host(host_bytes(), owner_));
   ASSIGN_OR_RETURN(HostAccess access,
@@ -195,12 +142,6 @@ void BlockImage::unbind() {
 
 absl::Status BlockImage::release() {
   FERRY_CHECK_EQ(share_.ranks, 1);
-  if (is_kept_) {
-    std::vector<c10::Storage> storages = kept_;
-    storages.push_back(make_empty_storage(c10::Device(c10::kCPU)));
-    point_at(storages);
-    return absl::OkStatus();
-  }
   return is_shared_ ? release_copy() : give_to_tensors(arena_);
 }
 

@@ -18,7 +18,6 @@
 #include "offload/tensor_group.h"
 #include "platform/device/device.h"
 #include "platform/device/host_arena.h"
-#include "platform/device/stream.h"
 
 namespace ferry {
 
@@ -38,9 +37,7 @@ struct ImageShare {
 // The state of a block, or of a component: its tensors packed into one blob of
 // host memory, which is the only copy of their values while it is attached; or
 // a rank's share of that blob; or a blob that lies in SharedImages, where other
-// ranks read it too. What is copied to the device once needs no blob: then the
-// image keeps the tensors' own storages, ordinary memory or a mapped file, and
-// the host has no other copy of them.
+// ranks read it too.
 //
 // Tensors that shared a storage are views of one ImageStorage. To bind them to
 // a copy of the image on the device is to exchange the storages' pointers;
@@ -50,9 +47,7 @@ struct ImageShare {
 //                         │   └──────bind()─────►
 //                         └─release()──► released: ordinary writable tensors
 //                                        on the host, views of the blob, which
-//                                        they own, or of a copy of a shared
-//                                        one; kept, in the storages that they
-//                                        had
+//                                        they own, or of a copy of a shared one
 //
 // Ownership: owns the blob until release(); refers to the tensors' objects,
 //   which belong to the modules. The device must outlive it, and the tensors
@@ -71,24 +66,17 @@ class BlockImage {
       Device& device, c10::Device torch_device, const TensorGroup& group,
       SharedImages& images);
 
-  // Without a blob. The same requirements.
-  static std::unique_ptr<BlockImage> keep(Device& device,
-                                          c10::Device torch_device,
-                                          const TensorGroup& group);
-
   BlockImage(const BlockImage&) = delete;
   BlockImage& operator=(const BlockImage&) = delete;
 
   const std::string& owner() const { return owner_; }
   // Of the image; a multiple of kImageAlignment.
   int64_t bytes() const { return layout_.bytes; }
-  // Of the blob, at host_data(): bytes(), or the share of them.
+  // On the host, at host_data(): bytes(), or the share of them.
   int64_t host_bytes() const { return share_.bytes(layout_.bytes); }
-  // Memory of the host that it holds, which a mapped file is not.
-  int64_t memory_bytes() const;
   // Of all shares together.
   int64_t gathered_bytes() const { return share_.ranks * host_bytes(); }
-  // What copies to the device read. Null without a blob.
+  // What copies to the device read.
   const char* host_data() const { return arena_.data(); }
   // Whether other ranks read the blob too.
   bool is_shared() const { return is_shared_; }
@@ -100,11 +88,6 @@ class BlockImage {
   // Makes the tensors views of the image's storage, unbound, and gives up the
   // memory that they had. Throws what LibTorch throws; then nothing changed.
   void attach();
-  // Copies all of it to the device, at `data`; without a blob, storage by
-  // storage, and the host waits until each was read. A share cannot.
-  absl::Status copy_to(char* data, Stream stream) const;
-  // Says that work of `stream` reads what copy_to() wrote.
-  absl::Status mark_read(const char* data, Stream stream) const;
   // Binds the tensors to a copy of the image.
   void bind(void* device_data);
   void unbind();
@@ -150,9 +133,6 @@ class BlockImage {
   std::vector<at::Tensor> tensors_;
   HostArena arena_;
   bool is_shared_ = false;
-  // Without a blob: of each segment, what its tensors had.
-  bool is_kept_ = false;
-  std::vector<c10::Storage> kept_;
   // Where the tensors of each segment look while the image is attached.
   std::vector<ImageStorage> storages_;
 };

@@ -15,7 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "offload/image_storage.h"
-#include "offload/mapped_storage.h"
 #include "offload/written_state.h"
 #include "platform/base/status_macros.h"
 
@@ -70,7 +69,7 @@ class Maker {
     for (const PlannedComponent& component : plan_.components) add(component);
     if (!staged_.blocks.empty()) result_.rings.push_back(std::move(staged_));
     shared_.owner = "shared state";
-    keep(std::move(shared_));
+    result_.resident.push_back(std::move(shared_));
     add_audits();
     return std::move(result_);
   }
@@ -176,26 +175,7 @@ class Maker {
     result_.rings.push_back(std::move(ring));
   }
 
-  // What is a file's, and what is not, are images of their own: ranks of a host
-  // have the file once as it is.
   void keep(TensorGroup group) {
-    const auto is_in_file = [](const NamedTensor& item) {
-      return item.tensor.numel() > 0 &&
-             is_mapped(*item.tensor.storage().unsafeGetStorageImpl());
-    };
-    const auto in_memory = std::stable_partition(
-        group.tensors.begin(), group.tensors.end(), is_in_file);
-    // Tensors without elements need no image of their own.
-    const bool has_both = in_memory != group.tensors.begin() &&
-                          std::any_of(in_memory, group.tensors.end(),
-                                      [](const NamedTensor& item) {
-                                        return item.tensor.numel() > 0;
-                                      });
-    if (has_both) {
-      TensorGroup rest = {group.owner, {in_memory, group.tensors.end()}};
-      group.tensors.erase(in_memory, group.tensors.end());
-      result_.resident.push_back(std::move(rest));
-    }
     if (!group.tensors.empty()) result_.resident.push_back(std::move(group));
   }
 

@@ -27,8 +27,6 @@ struct ModuleTensor {
   int64_t storage = -1;
   // Of the whole storage.
   int64_t storage_bytes = 0;
-  // Its bytes are a mapped file's, which the host need not hold in memory.
-  bool is_in_file = false;
   // Elements times their size; more or less than storage_bytes for views.
   int64_t bytes = 0;
   bool is_parameter = false;

@@ -205,7 +205,7 @@ absl::Status PlacedWeights::attach_all(const PlacementPlan& plan,
   auto resident = residents_.begin();
   for (const TensorGroup& group : plan.resident) {
     if (group.tensors.empty()) continue;
-    ASSIGN_OR_RETURN((resident++)->image, attach_resident(group, shared));
+    ASSIGN_OR_RETURN((resident++)->image, attach(group, shared));
   }
   if (plan.written != nullptr && !plan.written->is_empty()) {
     RETURN_IF_ERROR(plan.written->pack(device_, torch_device_));
@@ -243,37 +243,35 @@ absl::StatusOr<std::unique_ptr<BlockImage>> PlacedWeights::attach(
   return image;
 }
 
-absl::StatusOr<std::unique_ptr<BlockImage>> PlacedWeights::attach_resident(
-    const TensorGroup& group, SharedImages* shared) {
-  auto image = BlockImage::keep(device_, torch_device_, group);
-  if (shared != nullptr && image->memory_bytes() > 0) {
-    return attach(group, shared);
-  }
-  image->attach();
-  return image;
-}
-
 absl::Status PlacedWeights::load_residents() {
   for (Resident& resident : residents_) {
-    RETURN_IF_ERROR(resident.image->copy_to(resident.data, copy_stream_.get()));
+    RETURN_IF_ERROR(load(resident.data, resident.image->host_data(),
+                         resident.image->bytes()));
   }
-  if (written_ != nullptr && written_->bytes() > 0) {
-    RETURN_IF_ERROR(device_.copy_async(
-        copy_stream_.get(), {CopyKind::kHostToDevice, written_data_,
-                             written_->host_data(), written_->bytes()}));
+  if (written_ != nullptr) {
+    RETURN_IF_ERROR(
+        load(written_data_, written_->host_data(), written_->bytes()));
   }
   RETURN_IF_ERROR(device_.synchronize(copy_stream_.get()));
   RETURN_IF_ERROR(device_.status());
   const Stream compute = device_.current_stream();
   for (Resident& resident : residents_) {
     resident.image->bind(resident.data);
-    RETURN_IF_ERROR(resident.image->mark_read(resident.data, compute));
+    RETURN_IF_ERROR(device_.mark_access(
+        compute, AccessKind::kRead, resident.data, resident.image->bytes()));
   }
   if (written_ == nullptr) return absl::OkStatus();
   written_->bind(written_data_);
   if (written_->bytes() == 0) return absl::OkStatus();
   return device_.mark_access(compute, AccessKind::kWrite, written_data_,
                              written_->bytes());
+}
+
+absl::Status PlacedWeights::load(char* data, const char* host_data,
+                                 int64_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  return device_.copy_async(copy_stream_.get(),
+                            {CopyKind::kHostToDevice, data, host_data, bytes});
 }
 
 absl::Status PlacedWeights::start_rings() {
@@ -401,13 +399,11 @@ OffloadStats PlacedWeights::stats() const {
   OffloadStats sum;
   sum.device_bytes = rounded(resident_memory_.bytes());
   for (const Resident& resident : residents_) {
-    if (resident.image == nullptr) continue;
-    sum.resident_bytes += resident.image->bytes();
-    sum.host_bytes += resident.image->memory_bytes();
+    if (resident.image != nullptr)
+      sum.resident_bytes += resident.image->bytes();
   }
   if (written_ != nullptr) {
     sum.resident_bytes += written_->bytes();
-    sum.host_bytes += written_->bytes();
     sum.h2d_bytes += written_->reset_bytes();
   }
   for (const Ring& ring : rings_) {
@@ -423,7 +419,7 @@ OffloadStats PlacedWeights::stats() const {
     sum.demand_fetches += stats.demand_fetches;
     sum.cloned_outputs += stats.cloned_outputs;
   }
-  sum.host_bytes += sum.streamed_bytes - borrowed_bytes_;
+  sum.host_bytes = sum.resident_bytes + sum.streamed_bytes - borrowed_bytes_;
   if (gathered_ == nullptr) return sum;
   sum.device_bytes += rounded(gathered_->engine().device_bytes());
   gathered_->add_stats(&sum);

@@ -123,11 +123,9 @@ class PlacedWeights {
   absl::Status attach_all(const PlacementPlan& plan, SharedImages* shared);
   absl::StatusOr<std::unique_ptr<BlockImage>> attach(const TensorGroup& group,
                                                      SharedImages* shared);
-  // Of what stays: without a copy on the host, if it is a file's, or no other
-  // rank's.
-  absl::StatusOr<std::unique_ptr<BlockImage>> attach_resident(
-      const TensorGroup& group, SharedImages* shared);
   absl::Status load_residents();
+  // Copies an image of what is resident.
+  absl::Status load(char* data, const char* host_data, int64_t bytes);
   absl::Status start_rings();
   absl::Status add_hooks(const PlacementPlan& plan);
   absl::Status add_ring_hooks(const PlacementPlan& plan);

@@ -1,8 +1,6 @@
 #include "offload/preflight.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,17 +28,13 @@ class Counter {
   }
 
   MemoryNeeds run() {
-    int64_t shared_in_file = 0;
     for (const StoragePlacement& placement : plan_.storages) {
-      const int64_t bytes = align_for_image(placement.bytes);
-      const bool is_shared =
-          placement.owner == StoragePlacement::Owner::kResident;
-      if (is_shared) add_to(&resident_, bytes);
-      if (!placement.is_in_file) continue;
-      add_to(is_shared ? &shared_in_file : &in_file_[placement.module], bytes);
+      if (placement.owner == StoragePlacement::Owner::kResident) {
+        add_to(&resident_, align_for_image(placement.bytes));
+      }
     }
     // Shared state and written state have an image each.
-    add_host(resident_ - shared_in_file);
+    add_host(resident_);
     if (resident_ > 0) add_to(&host_, kHostPage);
     for (const PlannedComponent& component : plan_.components) add(component);
     add_gathered_slots();
@@ -70,19 +64,12 @@ class Counter {
     largest_host_ = std::max(largest_host_, bytes);
   }
 
-  // What stays is copied from a file once, without an image.
-  void add_resident(int64_t image_bytes, size_t module) {
-    add_to(&resident_, image_bytes);
-    const auto in_file = in_file_.find(module);
-    add_host(image_bytes - (in_file == in_file_.end() ? 0 : in_file->second));
-  }
-
   void add(const PlannedComponent& component) {
+    add_host(component.image_bytes);
     if (component.takes_turns) {
-      add_host(component.image_bytes);
       largest_ = std::max(largest_, component.image_bytes);
     } else {
-      add_resident(component.image_bytes, component.module);
+      add_to(&resident_, component.image_bytes);
     }
     for (const PlannedStack& stack : component.stacks) {
       add_ring(component, stack);
@@ -98,7 +85,8 @@ class Counter {
     std::vector<int64_t> shares;
     for (const PlannedBlock& block : stack.blocks) {
       if (block.resident) {
-        add_resident(block.image_bytes, block.module);
+        add_to(&resident_, block.image_bytes);
+        add_host(block.image_bytes);
         continue;
       }
       const int64_t share = share_of(block.image_bytes, ranks);
@@ -142,8 +130,6 @@ class Counter {
   const OffloadConfig& config_;
   const PreflightOptions options_;
   MemoryNeeds needs_;
-  // Of the storages that a block or a component owns, by its module.
-  std::map<size_t, int64_t> in_file_;
   int64_t resident_ = 0;
   int64_t largest_ = 0;
   int64_t host_ = 0;

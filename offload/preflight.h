@@ -52,7 +52,7 @@ struct MemoryLimits {
 // All of it is reserved once, and so it counts in every phase. On the host
 // every image once, in whole pages, and the largest once more, since the
 // tensors that are being packed are there too; a rank's share of those that are
-// gathered. What stays on the device, and is a file's, needs none.
+// gathered.
 MemoryNeeds compute_memory_needs(const ResolvedPlan& plan,
                                  const OffloadConfig& config,
                                  const PreflightOptions& options);

@@ -106,9 +106,7 @@ TEST(PreflightPromise, AccountedUseNeverExceedsIt) {
       EXPECT_LE(stats.device.bytes_peak, largest(needs, true));
       EXPECT_GE(stats.device.bytes_peak, largest(needs, false));
       EXPECT_LE(stats.host.bytes_peak, needs.host.bytes());
-      EXPECT_EQ(stats.host.bytes_peak > 0,
-                backend.stats().streamed_bytes > 0 ||
-                    module.written_state().bytes() > 0);
+      EXPECT_GT(stats.host.bytes_peak, 0);
       EXPECT_EQ(backend.disable(), absl::OkStatus());
     }
   }

@@ -89,8 +89,6 @@ struct StoragePlacement {
   // From the first to behind the last byte that a tensor uses; starts at a
   // multiple of kImageAlignment.
   int64_t bytes = 0;
-  // As ModuleTensor::is_in_file.
-  bool is_in_file = false;
   Owner owner = Owner::kResident;
   // The owning block or component; of kResident the first user.
   size_t module = 0;

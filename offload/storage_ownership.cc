@@ -96,7 +96,6 @@ class Assigner {
       placement.module = mover;
       placement.name = std::move(name);
       placement.bytes = tensor.storage_bytes;
-      placement.is_in_file = tensor.is_in_file;
       plan_->storages.push_back(std::move(placement));
       users_.emplace_back();
     }

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "offload/mapped_storage.h"
 #include "offload/violations.h"
 
 namespace ferry {
@@ -314,7 +313,6 @@ class Reader {
     if (tensor.has_storage() && tensor.numel() > 0 && !tensor.is_meta()) {
       entry.storage = id_of(tensor.storage().unsafeGetStorageImpl());
       entry.storage_bytes = static_cast<int64_t>(tensor.storage().nbytes());
-      entry.is_in_file = is_mapped(*tensor.storage().unsafeGetStorageImpl());
     }
     node->tensors.push_back(std::move(entry));
   }

@@ -75,12 +75,8 @@ void report_stats(const OffloadStats& stats, v1::OffloadReport* report) {
   report->set_h2d_gbps(stats.h2d_gbps());
 }
 
-// How the device reads the host's copy. What stays is read once.
-absl::string_view host_memory_of(const DeviceStats& stats) {
-  const DeviceStats::HostArenas& arenas = stats.host_arenas;
-  if (stats.host.bytes_in_use == 0 && arenas.mapped_bytes == 0) {
-    return "pageable";
-  }
+// How the device reads the host's copy.
+absl::string_view host_memory_of(const DeviceStats::HostArenas& arenas) {
   if (arenas.staged_bytes > 0) return "staged";
   return arenas.mapped_bytes > arenas.pinned_bytes ? "registered-mapping"
                                                    : "pinned";
@@ -207,7 +203,7 @@ v1::OffloadReport make_offload_report(const OffloadableModule& module,
     report.set_largest_request_bytes(largest.bytes);
     if (!largest.note.empty()) report.add_notes(largest.note);
     report.set_host_memory(
-        std::string(host_memory_of(platform.device()->stats())));
+        std::string(host_memory_of(platform.device()->stats().host_arenas)));
   }
   return report;
 }
