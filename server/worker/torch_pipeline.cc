@@ -140,7 +140,12 @@ absl::StatusOr<GenerationReport> TorchPipeline::generate_timed(
   absl::StatusOr<GenerationReport> report =
       parts_.pipeline->generate(spec, with_backend);
   backend.end_generation();
-  if (!report.ok()) return report;
+  if (!report.ok()) {
+    // Wrong bytes can look like any error, and only another rank may know of
+    // them. Whoever was told to stop does not wait for that.
+    if (!absl::IsCancelled(report.status())) RETURN_IF_ERROR(backend.check());
+    return report;
+  }
   add_offload_timings(backend.stats().since(before), &report->timings);
   return report;
 }

@@ -31,16 +31,13 @@ namespace ferry {
 //   device, which goes to device 0 and makes a context there; a wait that
 //   spins, since neither the event nor the context says that it shall sleep.
 //   A stream or event of another device than the thread's is an invalid handle.
-// - Host memory is registered once, and in whole pages.
-// - Calls are counted by their name and logged; any of them can be made to fail
-//   or to do something first. A call that fails does nothing. Last errors
-//   belong to threads; a sticky one is what every later call on a device
-//   returns.
+//   Host memory is registered once, and in whole pages.
+// - Calls are counted by name and logged; any can be made to fail or to do
+//   something first. A call that fails does nothing. Last errors belong to
+//   threads; every later call on a device returns a sticky one.
 // - What is not given back, leaks() tells.
 //
-// Without a log, eager streams and events allocate no memory.
-//
-// Threads: thread-safe.
+// Without a log, eager streams and events allocate no memory. Thread-safe.
 class FakeCudaApi final : public CudaApi {
  public:
   enum class Execution { kEager, kLazy };
