@@ -6,6 +6,11 @@ FLUX_SHIFT = {
     "base_image_seq_len": 256, "base_shift": 0.5, "max_image_seq_len": 4096,
     "max_shift": 1.15, "num_train_timesteps": 1000,
     "use_dynamic_shifting": True}
+COGVIEW_SHIFT = {
+    "base_image_seq_len": 256, "base_shift": 0.25, "max_image_seq_len": 4096,
+    "max_shift": 0.75, "num_train_timesteps": 1000, "shift": 1.0,
+    "shift_terminal": None, "time_shift_type": "linear",
+    "use_dynamic_shifting": True}
 LINEAR_BETAS = {
     "beta_start": 0.0001, "beta_end": 0.02, "beta_schedule": "linear",
     "num_train_timesteps": 1000, "trained_betas": None}
@@ -85,11 +90,7 @@ MODELS = {
     "CogView4-6B": {
         "repository": "THUDM/CogView4-6B",
         "pipeline": "CogView4Pipeline", "scheduler": FLOW,
-        "config": {"base_image_seq_len": 256, "base_shift": 0.25,
-                   "max_image_seq_len": 4096, "max_shift": 0.75,
-                   "num_train_timesteps": 1000, "shift": 1.0,
-                   "shift_terminal": None, "time_shift_type": "linear",
-                   "use_dynamic_shifting": True},
+        "config": COGVIEW_SHIFT,
         "transformer": {"in_channels": 16, "patch_size": 2},
         "vae_scale": 8, "patch": 2, "grid": "WHOLE_TIMESTEPS",
         "mu": "SQUARE_ROOT"},
@@ -213,11 +214,7 @@ MODELS = {
     "GLM-Image": {
         "repository": "zai-org/GLM-Image",
         "pipeline": "GlmImagePipeline", "scheduler": FLOW,
-        "config": {"base_image_seq_len": 256, "base_shift": 0.25,
-                   "max_image_seq_len": 4096, "max_shift": 0.75,
-                   "num_train_timesteps": 1000, "shift": 1.0,
-                   "shift_terminal": None, "time_shift_type": "linear",
-                   "use_dynamic_shifting": True},
+        "config": COGVIEW_SHIFT,
         "transformer": {"in_channels": 16, "patch_size": 2},
         "vae_scale": 8, "patch": 2, "grid": "WHOLE_TIMESTEPS_BEFORE_ONE",
         "mu": "SQUARE_ROOT"},
