@@ -10,7 +10,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -80,7 +79,6 @@ class Maker {
   // Puts each tensor object into the group of the storage's owner, but for what
   // is written.
   absl::Status deal_tensors() {
-    RETURN_IF_ERROR(check_nobody_holds_them());
     std::vector<std::string> defects = module_.obstacles();
     tree().for_each_tensor(
         [&](const ModuleTensor& tensor, const std::string& path) {
@@ -101,19 +99,6 @@ class Maker {
           group_of(tensor).tensors.push_back({path, object});
         });
     return absl::OkStatus();
-  }
-
-  // One that is held tells of all: a backend takes the whole module.
-  absl::Status check_nobody_holds_them() const {
-    absl::Status status;
-    tree().for_each_tensor(
-        [&](const ModuleTensor& tensor, const std::string& path) {
-          const std::string text = holder(module_.tensor(tensor.identity));
-          if (text.empty()) return;
-          status.Update(
-              absl::FailedPreconditionError(absl::StrCat(path, " ", text)));
-        });
-    return status;
   }
 
   bool is_written(const at::Tensor& tensor) const {
@@ -231,6 +216,19 @@ class Maker {
 };
 
 }  // namespace
+
+absl::Status check_nobody_holds(OffloadableModule& module) {
+  absl::Status status;
+  // One that is held tells of all: a backend takes the whole module.
+  module.tree().for_each_tensor([&](const ModuleTensor& tensor,
+                                    const std::string& path) {
+    const std::string text = holder(module.tensor(tensor.identity));
+    if (text.empty()) return;
+    status.Update(absl::FailedPreconditionError(absl::StrCat(path, " ", text)));
+  });
+  status.Update(module.written_state().check_loose());
+  return status;
+}
 
 absl::StatusOr<PlacementPlan> make_placement_plan(OffloadableModule& module,
                                                   const ResolvedPlan& plan,

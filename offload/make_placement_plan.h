@@ -1,5 +1,6 @@
 #pragma once
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "offload/offload_config.h"
 #include "offload/offloadable_module.h"
@@ -7,6 +8,10 @@
 #include "offload/resolved_plan.h"
 
 namespace ferry {
+
+// FAILED_PRECONDITION: a backend has the module's state, or had it and was
+// given up. To be asked before anything of the module is touched.
+absl::Status check_nobody_holds(OffloadableModule& module);
 
 // Finds the tensors of a plan: which images there are, which rings carry them,
 // with at most `slots` slots each, and what stays. At model level all selected

@@ -2,7 +2,6 @@
 // switching offload on or off.
 
 #include <c10/core/CPUAllocator.h>
-#include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -12,31 +11,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "offload/hook_registry.h"
-#include "offload/module_tree.h"
 #include "offload/offload_backend.h"
-#include "offload/offloadable_module.h"
 #include "offload/placement_backend.h"
 #include "offload/testing/checked_platform.h"
+#include "offload/testing/throwing_module.h"
 #include "offload/testing/toy_module.h"
-#include "offload/written_state.h"
 
 namespace ferry {
 namespace {
-
-// Counts calls; one of them throws.
-class Fuse {
- public:
-  explicit Fuse(int64_t nth) : left_(nth) {}
-  template <typename Exception>
-  void burn(const Exception& exception) {
-    if (--left_ == 0) throw exception;
-  }
-  bool is_blown() const { return left_ <= 0; }
-
- private:
-  int64_t left_;
-};
 
 // LibTorch's memory on the host, while it lives.
 class ThrowingAllocator final : public at::Allocator {
@@ -62,49 +44,6 @@ class ThrowingAllocator final : public at::Allocator {
 
   Fuse fuse_;
   c10::Allocator* const real_;
-};
-
-// Throws from one of its accessors.
-class ThrowingModule final : public OffloadableModule {
- public:
-  ThrowingModule(ToyModule& module, int64_t nth)
-      : module_(module), fuse_(nth) {}
-
-  const std::vector<OffloadableComponent>& components() const override {
-    burn();
-    return module_.components();
-  }
-  const ModuleTree& tree() const override {
-    burn();
-    return module_.tree();
-  }
-  const at::Tensor& tensor(int64_t identity) const override {
-    burn();
-    return module_.tensor(identity);
-  }
-  WrittenState& written_state() const override {
-    burn();
-    return module_.written_state();
-  }
-  const std::vector<std::string>& obstacles() const override {
-    burn();
-    return module_.obstacles();
-  }
-  HookRegistry* hooks(size_t module) override {
-    burn();
-    return module_.hooks(module);
-  }
-  void reset_hooks() override { module_.reset_hooks(); }
-  bool is_blown() const { return fuse_.is_blown(); }
-
- private:
-  void burn() const {
-    fuse_.burn(c10::Error({__func__, __FILE__, __LINE__},
-                          "the module's attribute is gone"));
-  }
-
-  ToyModule& module_;
-  mutable Fuse fuse_;
 };
 
 class OffloadExceptionsTest : public testing::TestWithParam<bool> {

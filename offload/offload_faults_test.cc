@@ -160,6 +160,9 @@ TEST_P(OffloadFaultsTest, AModuleThatAnotherBackendHoldsIsLeftAlone) {
   const auto owner = make_backend(platform);
   ASSERT_EQ(owner->enable(module), absl::OkStatus());
   const std::vector<std::string> hooks = module.hook_names();
+  // In the middle of a generation.
+  EXPECT_EQ(bytes_of(*module.run(0, toy_input())),
+            bytes_of(*twin.run(0, toy_input())));
   for (const OffloadConfig& config :
        {layerwise_policy(), model_level_policy(false)}) {
     PlacementBackend other(other_platform, config, {});

@@ -106,12 +106,22 @@ PlacementBackend::PlacementBackend(Platform& platform, OffloadConfig config,
 }
 
 absl::Status PlacementBackend::enable(OffloadableModule& module) {
+  return call_torch("enable", [&] { return do_enable(module); });
+}
+
+absl::StatusOr<bool> PlacementBackend::confirm(
+    absl::FunctionRef<absl::Status()> run) {
+  return call_torch("confirm", [&] { return do_confirm(run); });
+}
+
+absl::Status PlacementBackend::do_enable(OffloadableModule& module) {
   if (is_enabled()) {
     return absl::FailedPreconditionError("offloading is enabled already");
   }
   if (group_ != nullptr && !group_->not_worth_it.empty()) {
     RETURN_IF_ERROR(clear_group());
   }
+  // The other ranks hear of what is thrown, too.
   auto decision = call_torch("enable", [&] { return decide(module); });
   if (is_together()) {
     RETURN_IF_ERROR(place_together(decision));
@@ -130,7 +140,7 @@ absl::Status PlacementBackend::enable(OffloadableModule& module) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> PlacementBackend::confirm(
+absl::StatusOr<bool> PlacementBackend::do_confirm(
     absl::FunctionRef<absl::Status()> run) {
   if (weights_.engine() == nullptr || group_->choice == nullptr) return true;
   PassEngine& engine = *weights_.engine();
@@ -249,8 +259,6 @@ absl::StatusOr<int64_t> PlacementBackend::free_bytes() const {
 absl::StatusOr<PlacementBackend::Decision> PlacementBackend::decide(
     OffloadableModule& module) const {
   ASSIGN_OR_RETURN(const int64_t free_bytes, this->free_bytes());
-  // Of what ran before, on the host.
-  RETURN_IF_ERROR(module.written_state().reset());
   ASSIGN_OR_RETURN(Choice choice, choose(module, free_bytes));
   for (const std::string& warning : choice.plan.warnings) {
     log_warning("offload plan", {{"warning", warning}});
@@ -259,6 +267,12 @@ absl::StatusOr<PlacementBackend::Decision> PlacementBackend::decide(
       PlacementPlan plan,
       make_placement_plan(module, choice.plan, choice.config, slots()));
   return Decision{std::move(choice), std::move(plan)};
+}
+
+absl::Status PlacementBackend::take(OffloadableModule& module) const {
+  RETURN_IF_ERROR(check_nobody_holds(module));
+  // It may have run on the host.
+  return module.written_state().reset();
 }
 
 void PlacementBackend::begin_last_step() {
@@ -275,8 +289,9 @@ absl::Status PlacementBackend::check() {
 }
 
 absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose(
-    const OffloadableModule& module, int64_t free_bytes) const {
+    OffloadableModule& module, int64_t free_bytes) const {
   if (config_.is_automatic()) return choose_automatically(module, free_bytes);
+  RETURN_IF_ERROR(take(module));
   ASSIGN_OR_RETURN(
       Choice choice,
       try_policy(module, config_, config_.memory_budget_bytes(), free_bytes));
@@ -286,8 +301,13 @@ absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose(
 }
 
 absl::StatusOr<PlacementBackend::Choice> PlacementBackend::choose_automatically(
-    const OffloadableModule& module, int64_t free_bytes) const {
-  absl::StatusOr<Choice> alone = choose_alone(module, free_bytes);
+    OffloadableModule& module, int64_t free_bytes) const {
+  // Whatever is wrong here: other ranks wait for this one.
+  absl::StatusOr<Choice> alone =
+      call_torch("enable", [&]() -> absl::StatusOr<Choice> {
+        RETURN_IF_ERROR(take(module));
+        return choose_alone(module, free_bytes);
+      });
   if (alone.ok() && group_ != nullptr && !group_->not_worth_it.empty()) {
     absl::StrAppend(&alone->reason, "; ", group_->not_worth_it);
   }

@@ -120,6 +120,9 @@ class PlacementBackend final : public OffloadBackend {
     Choice choice;
     PlacementPlan plan;
   };
+  // enable() and confirm(), which may throw what LibTorch throws.
+  absl::Status do_enable(OffloadableModule& module);
+  absl::StatusOr<bool> do_confirm(absl::FunctionRef<absl::Status()> run);
   // Whether the next enable() is a call of all ranks.
   bool is_together() const {
     return group_ != nullptr &&
@@ -134,9 +137,11 @@ class PlacementBackend final : public OffloadBackend {
   // What weights may be planned for: of a group, the least that a rank has.
   absl::StatusOr<int64_t> free_bytes() const;
   absl::StatusOr<Decision> decide(OffloadableModule& module) const;
-  absl::StatusOr<Choice> choose(const OffloadableModule& module,
+  // Brings a module that nobody holds back to what the package says.
+  absl::Status take(OffloadableModule& module) const;
+  absl::StatusOr<Choice> choose(OffloadableModule& module,
                                 int64_t free_bytes) const;
-  absl::StatusOr<Choice> choose_automatically(const OffloadableModule& module,
+  absl::StatusOr<Choice> choose_automatically(OffloadableModule& module,
                                               int64_t free_bytes) const;
   // Of two that fit, by how fast weights come in either way.
   Choice choose_by_rates(Choice alone, Choice gathered,

@@ -32,12 +32,6 @@ bool is_alike(const at::Tensor& tensor, const at::Tensor& original) {
          tensor.is_neg() == original.is_neg();
 }
 
-absl::Status held_error() {
-  return absl::FailedPreconditionError(
-      "what methods write is held by another offload backend; disable that "
-      "one first");
-}
-
 void copy_bytes(void* to, const void* from, int64_t bytes) {
   // Of no bytes there may be no memory.
   if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
@@ -67,6 +61,13 @@ WrittenState::WrittenState(std::vector<NamedTensor> tensors)
   }
 }
 
+absl::Status WrittenState::check_loose() const {
+  if (stage_ == Stage::kLoose) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "what methods write is held by another offload backend; disable that "
+      "one first");
+}
+
 void WrittenState::keep() {
   if (stage_ != Stage::kLoose || kept_ || bytes_ == 0) return;
   at::DataPtr kept =
@@ -89,7 +90,7 @@ void WrittenState::write_values(char* image) const {
 }
 
 absl::Status WrittenState::reset() {
-  if (stage_ == Stage::kPacked) return held_error();
+  if (stage_ == Stage::kPacked) return check_loose();
   if (stage_ == Stage::kLoose) {
     if (!kept_ && bytes_ > 0) return absl::OkStatus();
     restore_storages();
@@ -160,7 +161,7 @@ void WrittenState::move_to(
 }
 
 absl::Status WrittenState::pack(Device& device, c10::Device torch_device) {
-  if (stage_ != Stage::kLoose) return held_error();
+  RETURN_IF_ERROR(check_loose());
   HostArena arena;
   if (bytes_ > 0) {
     ASSIGN_OR_RETURN(arena, device.allocate_host(bytes_, "written state"));

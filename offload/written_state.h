@@ -61,6 +61,8 @@ class WrittenState {
   // Bytes that reset() has copied to a device.
   int64_t reset_bytes() const { return reset_bytes_; }
 
+  // FAILED_PRECONDITION unless it is loose: a backend holds it.
+  absl::Status check_loose() const;
   // Copies the values, unless they are kept; bytes that are a mapped file
   // become memory. Before the first method runs.
   void keep();
@@ -71,7 +73,8 @@ class WrittenState {
   absl::Status reset();
 
   // Moves the package's values into host memory of the device, for tensors on
-  // it. After an error nothing changed: FAILED_PRECONDITION unless it is loose.
+  // it. After an error, or when LibTorch throws, nothing changed:
+  // FAILED_PRECONDITION unless it is loose.
   absl::Status pack(Device& device, c10::Device torch_device);
   // What copies to the device read: bytes(). REQUIRES: packed or bound.
   const char* host_data() const {

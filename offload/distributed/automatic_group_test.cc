@@ -21,6 +21,7 @@
 #include "offload/offloadable_module.h"
 #include "offload/placement_backend.h"
 #include "offload/testing/checked_platform.h"
+#include "offload/testing/throwing_module.h"
 #include "offload/testing/toy_group.h"
 #include "offload/testing/toy_module.h"
 #include "platform/base/status_macros.h"
@@ -522,6 +523,30 @@ TEST(AutomaticGroupTest, WhatWasAskedForAndCannotBeGatheredIsTheErrorOfAll) {
       EXPECT_THAT(group.violations(), IsEmpty());
     }
   }
+}
+
+// No rank is left waiting for it, whatever it was about to call.
+TEST(AutomaticGroupTest, AModuleThatThrowsWhileTheyChooseIsTheErrorOfAll) {
+  int thrown = 0;
+  for (int64_t nth = 1;; nth += 1 + nth / 4) {
+    SCOPED_TRACE(nth);
+    ToyGroup group(automatic_options(/*gather_gbps=*/5, /*h2d_gbps=*/0.01));
+    ThrowingModule throwing(*group.rank(1).module, nth);
+    std::vector<absl::Status> said(kRanks);
+    run_ranks(kRanks, [&](int rank) {
+      OffloadableModule& module =
+          rank == 1 ? static_cast<OffloadableModule&>(throwing)
+                    : *group.rank(rank).module;
+      said[static_cast<size_t>(rank)] =
+          group.rank(rank).backend->enable(module);
+    });
+    if (!throwing.is_blown()) break;
+    ++thrown;
+    EXPECT_THAT(said, Each(said.front()));
+    EXPECT_THAT(std::string(said.front().message()),
+                HasSubstr("rank 1: enable: the module's attribute is gone"));
+  }
+  EXPECT_GE(thrown, 10);
 }
 
 // In the middle of a pass, whose blocks it holds.

@@ -409,6 +409,8 @@ void PassEngine::withdraw() {
   predictor_.end_loop();
   MutexLock lock(&mutex_);
   if (!status.ok()) return fail(status);
+  // What failed may be in use for ever.
+  if (!failure_.ok()) return;
   if (was_bound) protocol_.end_use();
   protocol_.withdraw();
   changed_.notify_all();

@@ -93,6 +93,7 @@ void PassProtocol::leave_pass() {
 }
 
 void PassProtocol::withdraw() {
+  FERRY_CHECK_EQ(in_use_, kNone);
   prediction_ = kNone;
   if (step_ == Step::kComputing) leave_pass();
   step_ = Step::kLocal;

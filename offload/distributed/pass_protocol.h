@@ -108,8 +108,8 @@ class PassProtocol {
   void end_use();
   // The pass has been computed. REQUIRES: granted, and nothing is in use.
   void end_pass();
-  // It asks for nothing, predicts nothing, and abandons its pass; legal at any
-  // time while nothing is in use.
+  // It asks for nothing, predicts nothing, and abandons its pass. REQUIRES:
+  // nothing is in use.
   void withdraw();
 
   // --- The coordinator

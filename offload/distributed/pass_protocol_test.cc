@@ -326,6 +326,13 @@ TEST(PassProtocolDeathTest, BrokenContractsEndTheProcess) {
   protocol.start_wave(1);
   (void)protocol.begin_vote();
   EXPECT_DEATH(protocol.end_vote({kFirst, 2}), "is_component\\(component\\)");
+  protocol.end_vote({kFirst});
+  gather_all(protocol);
+  ASSERT_TRUE(protocol.want_block(0).ok());
+  protocol.begin_use();
+  EXPECT_DEATH(protocol.withdraw(), "in_use_ == kNone");
+  EXPECT_DEATH(protocol.end_pass(), "in_use_ == kNone");
+  EXPECT_DEATH(protocol.begin_use(), "in_use_ == kNone");
 }
 
 }  // namespace

@@ -6,9 +6,11 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 
 namespace ferry {
 
@@ -25,8 +27,14 @@ absl::StatusOr<std::unique_ptr<SignalWatcher>> SignalWatcher::create(
   }
   sigset_t old;
   pthread_sigmask(SIG_BLOCK, &set, &old);
-  return std::unique_ptr<SignalWatcher>(new SignalWatcher(
-      std::move(signal_fd), std::move(stop_fd), old, std::move(callback)));
+  try {
+    return std::unique_ptr<SignalWatcher>(new SignalWatcher(
+        std::move(signal_fd), std::move(stop_fd), old, std::move(callback)));
+  } catch (const std::system_error& error) {
+    pthread_sigmask(SIG_SETMASK, &old, nullptr);
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot watch signals: no thread: ", error.what()));
+  }
 }
 
 SignalWatcher::SignalWatcher(UniqueFd signal_fd, UniqueFd stop_fd,

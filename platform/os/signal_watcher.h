@@ -21,7 +21,7 @@ namespace ferry {
 // Ownership: the destructor ends the thread and unblocks the signals in the
 //   thread that calls it, which must be the one that created the watcher.
 // Threads: the callback runs on the watcher's thread, one call after the other.
-// Errors: create() fails when the system refuses a descriptor.
+// Errors: create() fails when the system refuses a descriptor or a thread.
 class SignalWatcher {
  public:
   static absl::StatusOr<std::unique_ptr<SignalWatcher>> create(

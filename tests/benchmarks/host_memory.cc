@@ -83,14 +83,15 @@ class PeakSampler {
     absl::Duration last = Clock::real().monotonic();
     MutexLock lock(&mutex_);
     while (!stopped_) {
-      mutex_.unlock();
-      if (const auto bytes = sample_host_bytes(pid_)) {
-        peak_ = std::max(peak_, bytes->sum());
-        const absl::Duration now = Clock::real().monotonic();
-        periods_.push_back(now - last);
-        last = now;
+      {
+        MutexUnlock unlock(&mutex_);
+        if (const auto bytes = sample_host_bytes(pid_)) {
+          peak_ = std::max(peak_, bytes->sum());
+          const absl::Duration now = Clock::real().monotonic();
+          periods_.push_back(now - last);
+          last = now;
+        }
       }
-      mutex_.lock();
       if (!stopped_) changed_.wait_for(&mutex_, kPeriod);
     }
   }

@@ -97,6 +97,8 @@ BANNED_WORDS = [
     (r"\bstd::(recursive_|shared_|timed_)?mutex\b|\bstd::condition_variable|"
      r"\babsl::(Mutex|CondVar)\b|\bpthread_mutex_",
      r"platform/base/mutex\.h", "use platform/base/mutex.h, which is annotated"),
+    (r"\b\w*mutex_?(\.|->)(un)?lock\(\)", r"platform/base/mutex\.h",
+     "use MutexLock or MutexUnlock: exceptions leave scopes, too"),
     (r"\bsleep_(for|until)\b|\bu?sleep\(|\bnanosleep\(|\babsl::SleepFor\b",
      r"platform/base/clock\.cc", "wait for an event, or on a Clock"),
     # gRPC's deadlines and waits on condition variables are in real time.
