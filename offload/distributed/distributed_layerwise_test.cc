@@ -8,6 +8,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -17,11 +18,15 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "offload/distributed/gathered_weights.h"
+#include "offload/distributed/pass_engine.h"
+#include "offload/distributed/try_passes.h"
 #include "offload/forward_output.h"
 #include "offload/model_hook.h"
 #include "offload/offload_stats.h"
 #include "offload/offloadable_module.h"
 #include "offload/placement_backend.h"
+#include "offload/placement_plan.h"
 #include "offload/testing/checked_platform.h"
 #include "offload/testing/toy_group.h"
 #include "offload/testing/toy_module.h"
@@ -313,6 +318,22 @@ void expect_the_group_ends(const CallFaults& control,
     // What is shared cannot be given back without the others.
     EXPECT_FALSE(group.rank(rank).backend->disable().ok());
   });
+}
+
+TEST(PassEngineDeathTest, BrokenContractsEndTheProcess) {
+  ToyGroup group(options_for(2));
+  ToyGroup::Rank& rank = group.rank(0);
+  const std::unique_ptr<PassEngine> engine =
+      *PassEngine::create(*rank.platform->device(), rank.group, 2, 512);
+  TensorListOutput output{{}};
+  EXPECT_DEATH((void)engine->pre_forward(0, 0),
+               "ring < rings_.size\\(\\) \\(0 and 0\\)");
+  EXPECT_DEATH((void)engine->post_forward(output), "is_bound_");
+  EXPECT_DEATH(
+      (void)try_passes(*engine, std::nullopt, [] { return absl::Status(); }),
+      "group.choice != nullptr");
+  EXPECT_DEATH((void)GatheredWeights::device_bytes(PlacementPlan(), 0),
+               "ranks >= 1");
 }
 
 // As what a communicator, or a device, may throw.

@@ -40,5 +40,14 @@ TEST(SaturatingMath, RoundsUp) {
   EXPECT_EQ(saturating_round_up(5, kMost), kMost);
 }
 
+TEST(SaturatingMathDeathTest, NegativeArgumentsEndTheProcess) {
+  EXPECT_DEATH((void)saturating_add(-1, 2), "a >= 0 \\(-1 and 0\\)");
+  EXPECT_DEATH((void)saturating_add(2, -1), "b >= 0 \\(-1 and 0\\)");
+  EXPECT_DEATH((void)saturating_multiply(-1, 2), "a >= 0");
+  EXPECT_DEATH((void)saturating_multiply(2, -1), "b >= 0");
+  EXPECT_DEATH((void)saturating_round_up(-1, 2), "value >= 0");
+  EXPECT_DEATH((void)saturating_round_up(2, 0), "step > 0 \\(0 and 0\\)");
+}
+
 }  // namespace
 }  // namespace ferry
