@@ -326,10 +326,11 @@ absl::Status PlacedWeights::add_hooks(const PlacementPlan& plan) {
 
 absl::Status PlacedWeights::add_hook(HookRegistry* registry,
                                      std::unique_ptr<ModelHook> hook) {
-  const std::string name = hook->name();
-  RETURN_IF_ERROR(registry->add(std::move(hook)));
-  hooks_.push_back({registry, name});
-  return absl::OkStatus();
+  // First, so that no hook is there that nobody removes.
+  hooks_.push_back({registry, hook->name()});
+  absl::Status added = registry->add(std::move(hook));
+  if (!added.ok()) hooks_.pop_back();
+  return added;
 }
 
 absl::Status PlacedWeights::take_down() {
