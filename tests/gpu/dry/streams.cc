@@ -182,9 +182,8 @@ void Streams::serve(Device* device) {
     Item item = std::move(stream->queue.front());
     stream->queue.pop_front();
     if (item.work.run) {
-      mutex_.unlock();
+      MutexUnlock unlock(&mutex_);
       item.work.run();
-      mutex_.lock();
     }
     item.done->is_done = true;
     item.done->time = std::chrono::steady_clock::now();
