@@ -419,6 +419,7 @@ void PassEngine::withdraw() {
 absl::Status PassEngine::check() {
   FERRY_CHECK(!is_bound_);
   MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(failure_);
   if (vouched_pass_ < computed_pass_) {
     // Another pass may come before the vote, and must not wait for this rank.
     protocol_.withdraw();
