@@ -20,6 +20,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "platform/base/logging.h"
 
 // Since Linux 5.14; Debian's headers may be older.
 #ifndef MADV_POPULATE_WRITE
@@ -96,8 +97,10 @@ absl::Status populate_pages(void* data, int64_t bytes, int threads) {
   helpers.reserve(static_cast<size_t>(std::max<int64_t>(wanted, 0)));
   try {
     for (int64_t i = 1; i < wanted; ++i) helpers.emplace_back(work);
-  } catch (const std::system_error&) {
+  } catch (const std::system_error& no_thread) {
     // The process may have no more threads. Those that run do all of it.
+    log_warning("host memory is populated by fewer threads than there could be",
+                {{"threads", helpers.size() + 1}, {"error", no_thread.what()}});
   }
   work();
   for (std::thread& helper : helpers) helper.join();

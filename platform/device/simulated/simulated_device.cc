@@ -78,7 +78,7 @@ absl::Status fault_of_copy(const char* point) {
   return absl::OkStatus();
 }
 
-const SimulatedDeviceOptions& checked(const SimulatedDeviceOptions& options) {
+SimulatedDeviceOptions checked(const SimulatedDeviceOptions& options) {
   FERRY_CHECK_EQ(absl::StrJoin(problems_of(options), "; "), "");
   return options;
 }
